@@ -17,31 +17,31 @@
 //! every name in it is in the view, with all attributes of its files unless they are `bare`.
 
 mod group;
+mod linking;
 mod load;
+mod numbers;
 mod validate;
 
-use std::collections::VecDeque;
-
 use journal::{Create, Event};
-use namespace::{FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
+use namespace::{FreedInode, ListedEntry, Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
-    Attr, AttrChange, Cred, EntryName, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid,
-    Timestamp, XattrChange, check_name,
+    Attr, AttrChange, Cred, EntryName, Errno, FileType, Ino, Map, Seq, Set, Stripe, Tid, Timestamp,
+    XattrChange, check_name,
 };
 use types::{acl, quota};
-use wire::{Answer, ChangeOp, Failure, Op, Opened, ReadOp, Replay, SessionOp, WantsExclusive};
+use wire::{Answer, ChangeOp, Op, Opened, ReadOp, Replay, SessionOp, WantsExclusive};
 
+use group::Group;
 pub(crate) use group::Groups;
+use linking::Linking;
 use load::Loading;
 pub(crate) use load::Next;
+use numbers::Numbers;
 
 /// Inodes in the view; when there are more, all directories are given back.
 const INODES_MAX: u64 = 4_000_000;
 /// The same of directories: a part of the capabilities that a server grants to one client.
 const DIRS_MAX: usize = 16_384;
-/// Numbers that are asked for first, and at most.
-const NUMBERS_MIN: u64 = 4_096;
-const NUMBERS_MAX: u64 = 1 << 20;
 /// As many entries as a server lists at once.
 const LIST_MAX: usize = 4_096;
 
@@ -60,10 +60,9 @@ pub(crate) struct ExclusiveDirs {
     unwanted: Set<Ino>,
     /// Files that were there before: their content and extended attributes are not known.
     bare: Set<Ino>,
-    numbers: VecDeque<InoRange>,
-    /// The requests for more, and how many the last one asked for.
-    asking: Vec<Tid>,
-    asked_for: u64,
+    pub(crate) numbers: Numbers,
+    /// The newest link, as long as it may become a rename.
+    linking: Option<Linking>,
     pub(crate) groups: Groups,
 }
 
@@ -109,9 +108,8 @@ impl ExclusiveDirs {
             listing: Map::default(),
             unwanted: Set::default(),
             bare: Set::default(),
-            numbers: VecDeque::new(),
-            asking: Vec::new(),
-            asked_for: 0,
+            numbers: Numbers::default(),
+            linking: None,
             groups: Groups::default(),
         }
     }
@@ -178,6 +176,9 @@ impl ExclusiveDirs {
         if self.view.access(cred, parent, 1).is_err() {
             return Some(Err(Errno::Access));
         }
+        if let Some(linked) = self.linked(parent, name) {
+            return Some(Ok(Some(linked)));
+        }
         self.view.peek(parent, name).ok().map(Ok)
     }
 
@@ -186,7 +187,7 @@ impl ExclusiveDirs {
         if !self.governs(ino) {
             return None;
         }
-        self.view.getattr(ino).ok()
+        self.view.getattr(ino).ok().map(|attr| self.while_linking(attr))
     }
 
     /// The same, and the exclusive directory that covers them.
@@ -209,6 +210,9 @@ impl ExclusiveDirs {
         if self.dirs.is_empty() {
             return Err(Not::Known);
         }
+        if let Some(answer) = self.answer_while_linking(cred, op) {
+            return answer;
+        }
         if op.is_mutation() { self.change(cred, op, now) } else { self.question(cred, op) }
     }
 
@@ -217,7 +221,7 @@ impl ExclusiveDirs {
         let answer = match *op {
             Op::Read(ReadOp::Lookup { parent, name }) => {
                 self.named(parent, name)?;
-                Answer::Attr(self.view.lookup(cred, parent, name)?)
+                Answer::Attr(self.while_linking(self.view.lookup(cred, parent, name)?))
             }
             Op::Read(ReadOp::GetAttr { ino }) => Answer::Attr(self.attr(ino).ok_or(Not::Known)?),
             Op::Read(ReadOp::List { dir, after, limit, attrs }) => {
@@ -230,7 +234,8 @@ impl ExclusiveDirs {
                     return Err(Not::Known);
                 }
                 let more = entries.len() == limit;
-                let entries = entries.into_iter().map(|entry| (entry.name, entry.attr)).collect();
+                let named = |entry: ListedEntry| (entry.name, self.while_linking(entry.attr));
+                let entries = entries.into_iter().map(named).collect();
                 Answer::Entries { entries, more }
             }
             Op::Read(ReadOp::GetData { ino }) => {
@@ -283,6 +288,9 @@ impl ExclusiveDirs {
         match *op {
             Op::Change(ChangeOp::Create { parent, name, ref new }) => {
                 self.create(cred, EntryName::new(parent, name), new, now)
+            }
+            Op::Change(ChangeOp::Link { ino, parent, name }) => {
+                self.link(cred, ino, EntryName::new(parent, name), now)
             }
             Op::Change(ChangeOp::Unlink { parent, name }) => {
                 self.named(parent, name)?;
@@ -372,6 +380,22 @@ impl ExclusiveDirs {
         }
     }
 
+    /// A change was answered, and the server is to receive it.
+    pub(crate) fn tell(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
+        match self.linking {
+            Some(_) if matches!(op, Op::Change(ChangeOp::Link { .. })) => {
+                self.groups.hold(tid, acked, cred, replay);
+            }
+            Some(_) | None => self.groups.add(tid, acked, cred, replay, op),
+        }
+    }
+
+    /// Takes the collected changes out, for sending.
+    pub(crate) fn take_group(&mut self, frames: &mut Vec<u8>) -> Option<Group> {
+        self.link_now();
+        self.groups.take(frames)
+    }
+
     fn create(
         &mut self,
         cred: &Cred,
@@ -386,7 +410,7 @@ impl ExclusiveDirs {
         let new = PlannedInode { stripe, size, time, mtime, atime, data, ..inode };
         let plan = self.view.plan();
         let planned = plan.create(cred, entry, &new, Ino(u64::MAX), &mut inherited)?;
-        let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
+        let Some(ino) = self.numbers.take() else { return Err(Not::Numbered) };
         self.apply(&Event::Create(Create { ino, ..planned }));
         let attr = self.view.getattr(ino)?;
         assert!(attr.ino == ino, "{ino} is the new inode");
@@ -397,40 +421,9 @@ impl ExclusiveDirs {
         Ok(Here::Done(Answer::Attr(attr), replay))
     }
 
-    fn take_number(&mut self) -> Option<Ino> {
-        loop {
-            if let Some(ino) = self.numbers.front_mut()?.take() {
-                return Some(ino);
-            }
-            self.numbers.pop_front();
-        }
-    }
-
     /// How many inode numbers are to be asked for, if it is time to do so.
     pub(crate) fn wants_numbers(&self) -> Option<u64> {
-        let left: u64 = self.numbers.iter().map(|range| range.len()).sum();
-        let enough = left > self.asked_for / 2 || !self.asking.is_empty() || self.dirs.is_empty();
-        (!enough).then(|| self.next_numbers())
-    }
-
-    /// How many are asked for next.
-    pub(crate) fn next_numbers(&self) -> u64 {
-        (self.asked_for * 2).clamp(NUMBERS_MIN, NUMBERS_MAX)
-    }
-
-    /// So many are being asked for.
-    pub(crate) fn asks_for_numbers(&mut self, tid: Tid, count: u64) {
-        self.asking.push(tid);
-        self.asked_for = count;
-    }
-
-    /// The answer to such a request.
-    pub(crate) fn take_numbers(&mut self, tid: Tid, result: &Result<Answer, Failure>) {
-        let Some(at) = self.asking.iter().position(|asking| *asking == tid) else { return };
-        self.asking.swap_remove(at);
-        if let Ok(Answer::Range(range)) = result {
-            self.numbers.push_back(*range);
-        }
+        if self.dirs.is_empty() { None } else { self.numbers.wanted() }
     }
 
     /// Whether there is too much to remember.
@@ -440,6 +433,7 @@ impl ExclusiveDirs {
 
     /// A directory is not this client's any more. Says whether it was.
     pub(crate) fn forget(&mut self, dir: Ino) -> bool {
+        self.link_elsewhere(|linked| linked == dir);
         let was = self.dirs.remove(&dir).is_some() | self.loading.remove(&dir).is_some();
         if self.dirs.is_empty() {
             self.forget_view();
@@ -458,18 +452,12 @@ impl ExclusiveDirs {
 
     /// None is. Returns those that were.
     pub(crate) fn forget_all(&mut self) -> Vec<Ino> {
+        self.link_elsewhere(|_| true);
         let dirs = self.dirs.drain().map(|(dir, _)| dir);
         let mut had: Vec<Ino> = dirs.chain(self.loading.drain().map(|(dir, _)| dir)).collect();
         had.sort_unstable();
         self.listing.clear();
         self.forget_view();
         had
-    }
-
-    /// The server restarted: it does not know the ranges that it granted before.
-    pub(crate) fn restarted(&mut self) {
-        self.numbers.clear();
-        self.asking.clear();
-        self.asked_for = 0;
     }
 }

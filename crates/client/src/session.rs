@@ -245,7 +245,7 @@ impl Session {
         if let (Some(exclusive), Op::Job(JobOp::Extend { subtree: Ino(0), count })) =
             (&mut self.exclusive, op)
         {
-            exclusive.asks_for_numbers(tid, count);
+            exclusive.numbers.asks(tid, count);
         }
         let start = effects.frames.len();
         let (acked, remembers, wants_exclusive) =

@@ -57,7 +57,7 @@ pub(crate) struct Terms {
 }
 
 /// The terms of a directory, and when they were asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct KnownTerms {
     terms: Terms,
     at: Instant,
@@ -110,12 +110,27 @@ impl StrongLogs {
             return Ok(known.terms.clone());
         }
         let terms = self.for_dir(fs, dir)?;
-        let mut known = known();
+        self.note(dir, KnownTerms { terms: terms.clone(), at: Instant::now() });
+        Ok(terms)
+    }
+
+    /// A directory was just made: the policy of its parent holds in it, without a question for each
+    /// directory of a new tree.
+    pub(crate) fn inherit_terms(&self, parent: Ino, made: Ino) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let inherited = known.get(&parent).cloned();
+        drop(known);
+        if let Some(known) = inherited {
+            self.note(made, known);
+        }
+    }
+
+    fn note(&self, dir: Ino, terms: KnownTerms) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(dir, KnownTerms { terms: terms.clone(), at: Instant::now() });
-        Ok(terms)
+        known.insert(dir, terms);
     }
 
     /// Drops all cached terms.

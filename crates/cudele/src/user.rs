@@ -89,6 +89,9 @@ impl<'a> User<'a> {
             new: new.wire(),
         }))?)?;
         self.logged(log.as_deref(), |log| log.created(parent, name, &attr, new.data))?;
+        if attr.is_dir() {
+            self.fs.strong_logs.inherit_terms(parent, attr.ino);
+        }
         Ok(attr)
     }
 

@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 use types::{Cred, Ino, Seq, Tid};
 use wire::{Batch, BatchWriter, ChangeOp, Message, Op, Replay, Request, SessionOp};
 
+/// The length of a held request, about: it is more than nothing.
+const HELD_BYTES: usize = 64;
+
 /// Some changes.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
@@ -28,13 +31,18 @@ impl Group {
     /// The remaining requests of the group.
     fn without(&self, refused: Tid) -> Self {
         let mut others = Self { seq: self.seq, ..Self::default() };
-        each(self.requests.batch(), |request| {
-            if request.tid != refused {
-                let Request { tid, acked, cred, replay, op, .. } = request;
-                others.add(*tid, *acked, cred, replay.unwrap_or_default(), op);
+        others.copy(self, |tid| tid != refused);
+        others
+    }
+
+    /// Adds requests of another group.
+    fn copy(&mut self, other: &Self, is_wanted: impl Fn(Tid) -> bool) {
+        each(other.requests.batch(), |request| {
+            let Request { tid, acked, cred, replay, op, .. } = request;
+            if is_wanted(*tid) {
+                self.add(*tid, *acked, cred, replay.unwrap_or_default(), op);
             }
         });
-        others
     }
 
     /// One more request.
@@ -49,10 +57,22 @@ impl Group {
     }
 }
 
+/// A request whose operation is not decided.
+#[derive(Debug)]
+struct Held {
+    tid: Tid,
+    acked: Tid,
+    cred: Cred,
+    replay: Replay,
+}
+
 /// All groups.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     collected: Group,
+    /// The next request, and those behind it.
+    held: Option<Held>,
+    behind: Group,
     /// Sent, with the request that asks how far the server has come.
     sent: VecDeque<(Tid, Group)>,
     /// Settled, and not known to be safe.
@@ -65,18 +85,40 @@ impl Groups {
     /// Adds a request to those that are collected.
     pub(crate) fn add(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
         debug_assert!(op.may_be_async(), "{}: the server would refuse it", op.name());
-        self.collected.add(tid, acked, cred, replay, op);
+        let group = if self.is_holding() { &mut self.behind } else { &mut self.collected };
+        group.add(tid, acked, cred, replay, op);
         self.count += 1;
+    }
+
+    /// Adds a request whose operation is decided later: no group is taken before
+    /// [`Groups::release`].
+    pub(crate) fn hold(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay) {
+        assert!(!self.is_holding(), "{tid} is held, and no other request");
+        self.held = Some(Held { tid, acked, cred: cred.clone(), replay });
+        self.count += 1;
+    }
+
+    pub(crate) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The operation of the held request.
+    pub(crate) fn release(&mut self, op: &Op<'_>) {
+        let Some(Held { tid, acked, cred, replay }) = self.held.take() else { return };
+        self.collected.add(tid, acked, &cred, replay, op);
+        let behind = std::mem::take(&mut self.behind);
+        self.collected.copy(&behind, |_| true);
     }
 
     /// How many bytes are collected.
     pub(crate) fn bytes(&self) -> usize {
-        self.collected.requests.bytes()
+        let held = if self.is_holding() { HELD_BYTES } else { 0 };
+        self.collected.requests.bytes() + held + self.behind.requests.bytes()
     }
 
     /// Whether a request is collected, or sent and not settled.
     pub(crate) fn is_any_unacknowledged(&self) -> bool {
-        self.collected.count > 0 || !self.sent.is_empty()
+        self.collected.count > 0 || self.is_holding() || !self.sent.is_empty()
     }
 
     /// Changes that are not known to be safe.
@@ -85,7 +127,8 @@ impl Groups {
     }
 
     /// Takes the collected requests out, for sending.
-    pub(crate) fn take(&mut self, frames: &mut Vec<u8>) -> Option<Group> {
+    pub(super) fn take(&mut self, frames: &mut Vec<u8>) -> Option<Group> {
+        debug_assert!(!self.is_holding(), "the held request is released before");
         if self.collected.count == 0 {
             return None;
         }
@@ -168,6 +211,7 @@ impl Groups {
         recovered: Option<(Seq, Tid)>,
         frames: &mut Vec<u8>,
     ) -> bool {
+        debug_assert!(!self.is_holding(), "the held request is released before");
         let mut groups: Vec<Group> = Vec::new();
         if anew {
             groups.extend(self.unsafe_groups.drain(..));

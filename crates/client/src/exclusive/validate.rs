@@ -14,6 +14,7 @@ impl ExclusiveDirs {
         assert!(unknown.is_none(), "{unknown:?} is bare, and not in the view");
         let missing = self.dirs.keys().find(|dir| !self.view.is_complete(**dir));
         assert!(missing.is_none(), "each name in {missing:?} is in the view");
+        self.validate_linking();
         self.groups.validate();
         self.view.validate();
     }

@@ -56,7 +56,7 @@ impl Session {
         }
         match exclusive.perform(cred, op, now) {
             Err(Not::Refused(errno)) => LocalAnswer::Local(Err(errno.into())),
-            Err(Not::Numbered) => LocalAnswer::WantsNumbers(exclusive.next_numbers()),
+            Err(Not::Numbered) => LocalAnswer::WantsNumbers(exclusive.numbers.next_count()),
             Err(Not::Known) => self.remembered(cred, op),
             Ok(Here::Said(answer)) => LocalAnswer::Local(Ok(answer)),
             Ok(Here::Done(answer, replay)) => {
@@ -73,7 +73,7 @@ impl Session {
                 let acked = self.acked(tid);
                 debug_assert!(acked < tid, "the reply to {tid} has not arrived");
                 let Some(exclusive) = &mut self.exclusive else { return LocalAnswer::Nothing };
-                exclusive.groups.add(tid, acked, cred, replay, op);
+                exclusive.tell(tid, acked, cred, replay, op);
                 if let Some(count) = exclusive.wants_numbers() {
                     self.call(
                         &Cred::root(),
@@ -164,10 +164,8 @@ impl Session {
         if !self.connected {
             return;
         }
-        let group = self
-            .exclusive
-            .as_mut()
-            .and_then(|exclusive| exclusive.groups.take(&mut effects.frames));
+        let group =
+            self.exclusive.as_mut().and_then(|exclusive| exclusive.take_group(&mut effects.frames));
         let Some(group) = group else { return };
         let barrier = self.call_at_once(&Cred::root(), Op::Session(SessionOp::AwaitAsync), effects);
         if let Some(exclusive) = &mut self.exclusive {
@@ -242,7 +240,7 @@ impl Session {
             effects.async_acknowledged = true;
             self.heard = self.heard.max(self.async_sent.take());
         }
-        exclusive.take_numbers(tid, result);
+        exclusive.numbers.answered(tid, result);
         let whole = reply.grants.is_some_and(|grants| grants.inode);
         let next = exclusive.listed(tid, result, whole).unwrap_or(Next::Nothing);
         self.go_on_with(next, effects);
@@ -348,7 +346,7 @@ impl Session {
     ) -> bool {
         let Some(exclusive) = &mut self.exclusive else { return false };
         if restarted {
-            exclusive.restarted();
+            exclusive.numbers.restarted();
         }
         exclusive.groups.again(restarted, recovered, &mut effects.frames)
     }

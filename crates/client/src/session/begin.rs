@@ -124,6 +124,14 @@ impl Session {
         }
     }
 
+    /// The same after a pause. One pause is given to a new link, which may become a rename.
+    pub fn send_async_after_pause(&mut self, now: Moment, effects: &mut SessionEffects) {
+        let waits = self.exclusive.as_mut().is_some_and(|exclusive| exclusive.is_newly_linking());
+        if !waits {
+            self.send_async_at(now, effects);
+        }
+    }
+
     /// [`Session::send_async`] without a request, at this time.
     pub fn send_async_at(&mut self, now: Moment, effects: &mut SessionEffects) {
         self.at(now);

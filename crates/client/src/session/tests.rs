@@ -10,6 +10,7 @@ use super::{Session, SessionEffects, SessionInput};
 mod async_ops;
 mod begin;
 mod lending;
+mod linking;
 
 const FILE: Ino = Ino(1 << 41);
 

@@ -75,7 +75,7 @@ impl Link {
             // A change is more urgent: its pause begins.
             if due != AsyncDue::AtLeisure || waited.timed_out() {
                 let shared = &mut *locked;
-                shared.session.send_async_at(crate::moment(), &mut shared.effects);
+                shared.session.send_async_after_pause(crate::moment(), &mut shared.effects);
                 locked = self.send(locked);
             }
             state = locked;

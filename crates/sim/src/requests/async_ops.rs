@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use client::LocalAnswer;
-use types::{ClientId, Seq, Tid, Timestamp};
+use types::{ClientId, Cred, RenameFlags, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Reply};
 
 use super::Requests;
@@ -75,6 +75,12 @@ impl Requests {
                 self.knows(client, call, tid, result);
             }
             LocalAnswer::Local(_) if self.workers[client].async_ops.wrong => {}
+            LocalAnswer::Local(Ok(Answer::Done))
+                if matches!(call.what, CallKind::Unlink { .. }) =>
+            {
+                self.world.note(format_args!("{id} does {call:?} with the link before it"));
+                self.becomes_rename(client, call);
+            }
             LocalAnswer::Local(result) => {
                 self.world.note(format_args!("{id} sees {call:?}: {result:?}"));
                 match self.workers[client].async_ops.newest() {
@@ -94,6 +100,7 @@ impl Requests {
                 self.oracle.issue((id, tid), call.clone(), Vec::new());
                 self.oracle.answer_async((id, tid));
                 self.workers[client].async_ops.said.push_back(said(true, tid, tid, result));
+                self.may_unlink_next(client, call);
                 self.world.tally.count("changes told later", 1);
                 if !std::mem::replace(&mut self.workers[client].async_ops.is_sending, true) {
                     let after = self.world.rng.between(1, COLLECT_MAX);
@@ -113,6 +120,56 @@ impl Requests {
         }
         self.send(client);
         true
+    }
+
+    /// After some links the client removes the other name, as programs do that replace no file.
+    fn may_unlink_next(&mut self, client: usize, call: &Call) {
+        let CallKind::Link { ino, parent, ref name } = call.what else { return };
+        if !self.world.rng.percent(60) {
+            return;
+        }
+        let (names, clock) = (self.plan.names, self.world.clock());
+        let Link { session, effects, .. } = self.world.home(client);
+        let mut leads_there = |other: &String| {
+            let lookup = CallKind::Lookup { parent, name: other.clone() };
+            let known = session.known(&Cred::root(), &lookup.op(), clock.time, effects);
+            other != name
+                && matches!(known, LocalAnswer::Local(Ok(Answer::Attr(attr))) if attr.ino == ino)
+        };
+        let other = (0..names).map(|number| format!("n{number}")).find(&mut leads_there);
+        if let Some(name) = other {
+            let what = CallKind::Unlink { parent, name };
+            self.workers[client].again.push_front(Call { what, ..call.clone() });
+        }
+    }
+
+    /// A client removes the other name of a file that it has just linked: its change is a rename,
+    /// under the number of the link. Its answers in between are those of a state that nobody else
+    /// sees, and are not judged.
+    fn becomes_rename(&mut self, client: usize, removal: &Call) {
+        let id = self.world.clients[client].id;
+        let said = &mut self.workers[client].async_ops.said;
+        let is_link = |said: &Said| said.change && matches!(said.call.what, CallKind::Link { .. });
+        let (Some(at), CallKind::Unlink { parent, name }) =
+            (said.iter().rposition(is_link), &removal.what)
+        else {
+            return self.world.check(Err(format!("{id} has no link before {removal:?}")));
+        };
+        let CallKind::Link { parent: dir, name: to, .. } = &said[at].call.what else { return };
+        if dir != parent {
+            return self.world.check(Err(format!("{id} has a link elsewhere: {removal:?}")));
+        }
+        let (from, to) = ((*parent, name.clone()), (*dir, to.clone()));
+        let flags = RenameFlags { no_replace: true, ..RenameFlags::default() };
+        let call = Call { what: CallKind::Rename { from, to, flags }, ..removal.clone() };
+        let tid = said[at].tid;
+        said[at].call = call.clone();
+        let behind = said.split_off(at + 1);
+        said.extend(behind.into_iter().filter(|said| said.change));
+        self.removed.requested(&call.what);
+        self.oracle.issue((id, tid), call, Vec::new());
+        self.oracle.answer_async((id, tid));
+        self.world.tally.count("links that became renames", 1);
     }
 
     /// Judges an answer from a lease. Returns whether there is one.

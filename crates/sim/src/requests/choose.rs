@@ -97,6 +97,8 @@ struct Places {
     /// Directories with an exclusive capability of the client, and directories in which it works
     /// more than other clients do.
     preferred: Vec<Ino>,
+    /// The files in directories with an exclusive capability, and their directories.
+    own: Vec<(Ino, Ino)>,
     names: u64,
 }
 
@@ -108,7 +110,7 @@ impl Places {
     /// As a client sees it, which may be ahead of the model.
     fn seen(model: &Model, session: Option<&client::Session>, root: Ino, names: u64) -> Self {
         let (others, preferred) = (Vec::new(), Vec::new());
-        let mut places = Self { dirs: vec![root], others, preferred, names };
+        let mut places = Self { dirs: vec![root], others, preferred, own: Vec::new(), names };
         let mut at = 0;
         while at < places.dirs.len() {
             let dir = places.dirs[at];
@@ -116,6 +118,9 @@ impl Places {
             if let Some(entries) = session.and_then(|session| session.exclusive_entries(dir)) {
                 places.preferred.push(dir);
                 for (ino, is_dir) in entries {
+                    if !is_dir {
+                        places.own.push((dir, ino));
+                    }
                     let list = if is_dir { &mut places.dirs } else { &mut places.others };
                     list.push(ino);
                 }
@@ -150,6 +155,14 @@ impl Places {
         self.others[rng.index(self.others.len())]
     }
 
+    fn link(&self, rng: &mut Rng) -> CallKind {
+        if !self.own.is_empty() && rng.percent(50) {
+            let (parent, ino) = self.own[rng.index(self.own.len())];
+            return CallKind::Link { ino, parent, name: self.name(rng) };
+        }
+        CallKind::Link { ino: self.any(rng), parent: self.dir(rng), name: self.name(rng) }
+    }
+
     fn name(&self, rng: &mut Rng) -> String {
         match rng.below(200) {
             0 => "..".into(),
@@ -175,7 +188,7 @@ impl Places {
             1 => self.mkdir(rng),
             2 => self.remove(rng),
             3 => self.rename(rng),
-            4 => CallKind::Link { ino: self.any(rng), parent: self.dir(rng), name: self.name(rng) },
+            4 => self.link(rng),
             5 => self.set_attr(rng),
             6 => self.set_xattr(rng),
             7 => {

@@ -51,8 +51,7 @@ impl ChangeOp<'_> {
     pub(super) fn may_be_async(&self) -> bool {
         !matches!(
             self,
-            Self::Link { .. }
-                | Self::Grow { .. }
+            Self::Grow { .. }
                 | Self::Append { .. }
                 | Self::SetPolicy { .. }
                 | Self::Discard { .. }

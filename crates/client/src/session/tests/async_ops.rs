@@ -9,8 +9,8 @@ use crate::LocalAnswer;
 const DIR: Ino = Ino(100);
 pub(super) const SUB: Ino = Ino(200);
 const NUMBERS: InoRange = InoRange { start: 1000, end: 1100 };
-const FILE_MODE: u32 = 0o100_644;
-const DIR_MODE: u32 = 0o040_755;
+pub(super) const FILE_MODE: u32 = 0o100_644;
+pub(super) const DIR_MODE: u32 = 0o040_755;
 
 fn attr(ino: Ino, mode: u32, size: u64) -> Attr {
     Attr {
@@ -22,7 +22,7 @@ fn attr(ino: Ino, mode: u32, size: u64) -> Attr {
     }
 }
 
-fn create<'a>(parent: Ino, name: &'a [u8], mode: u32) -> Op<'a> {
+pub(super) fn create<'a>(parent: Ino, name: &'a [u8], mode: u32) -> Op<'a> {
     Op::Change(ChangeOp::Create { parent, name, new: NewInode { mode, ..NewInode::default() } })
 }
 
@@ -64,31 +64,31 @@ impl Bench {
     }
 
     /// The server has come up to this position.
-    fn settle(&mut self, tid: Tid, seq: u64) {
+    pub(super) fn settle(&mut self, tid: Tid, seq: u64) {
         let (time, safe, grants, result) = (Timestamp(0), Seq(0), None, Ok(Answer::Done));
         let reply = Reply { tid, seq: Seq(seq), time, safe, grants, result };
         self.session.handle(SessionInput::Message(Message::Reply(reply)), &mut self.effects);
     }
 
-    fn known(&mut self, op: Op<'_>) -> LocalAnswer {
+    pub(super) fn known(&mut self, op: Op<'_>) -> LocalAnswer {
         self.session.known(&Cred::root(), &op, Timestamp(7), &mut self.effects)
     }
 
     /// A change that is answered here.
-    fn perform_async(&mut self, op: Op<'_>) -> (Tid, Answer) {
+    pub(super) fn perform_async(&mut self, op: Op<'_>) -> (Tid, Answer) {
         let known = self.known(op);
         let LocalAnswer::Async(tid, Ok(answer)) = known else { panic!("{op:?}: {known:?}") };
         (tid, answer)
     }
 
-    fn send_async(&mut self) -> Vec<Request<'static>> {
+    pub(super) fn send_async(&mut self) -> Vec<Request<'static>> {
         self.session.send_async(&mut self.effects);
         self.requests()
     }
 
     /// The sent messages, without names and content.
     #[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
-    fn requests(&mut self) -> Vec<Request<'static>> {
+    pub(super) fn requests(&mut self) -> Vec<Request<'static>> {
         let frames = std::mem::take(&mut self.effects.frames);
         let (mut rest, mut sent) = (frames.as_slice(), Vec::new());
         while let Some((frame, length)) = wire::frame::decode(rest).unwrap() {
@@ -116,6 +116,15 @@ fn bare(request: &Request<'_>) -> Request<'static> {
         Op::Change(ChangeOp::Create { parent, new, .. }) => {
             Op::Change(ChangeOp::Create { parent, name: b"", new: NewInode { data: b"", ..new } })
         }
+        Op::Change(ChangeOp::Link { ino, parent, .. }) => {
+            Op::Change(ChangeOp::Link { ino, parent, name: b"" })
+        }
+        Op::Change(ChangeOp::Unlink { parent, .. }) => {
+            Op::Change(ChangeOp::Unlink { parent, name: b"" })
+        }
+        Op::Change(ChangeOp::Rename { parent, new_parent, flags, .. }) => {
+            Op::Change(ChangeOp::Rename { parent, name: b"", new_parent, new_name: b"", flags })
+        }
         Op::Session(SessionOp::Return { dir }) => Op::Session(SessionOp::Return { dir }),
         Op::Session(SessionOp::AwaitAsync) => Op::Session(SessionOp::AwaitAsync),
         Op::Session(SessionOp::Close { ino, write }) => {
@@ -126,7 +135,7 @@ fn bare(request: &Request<'_>) -> Request<'static> {
     Request { replay, is_async, ..Request::new(tid, acked, Cred::root(), op) }
 }
 
-fn kinds(requests: &[Request<'_>]) -> Vec<(&'static str, bool)> {
+pub(super) fn kinds(requests: &[Request<'_>]) -> Vec<(&'static str, bool)> {
     requests.iter().map(|request| (request.op.name(), request.is_async)).collect()
 }
 
