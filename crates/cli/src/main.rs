@@ -18,6 +18,7 @@ mod copy;
 mod fstab;
 mod glob;
 mod journals;
+mod log_args;
 mod marker;
 mod memory;
 mod owned;

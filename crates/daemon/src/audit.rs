@@ -300,7 +300,10 @@ impl AuditFile {
         let (file, hash) = match opened.and_then(|file| last_hash(&file).map(|hash| (file, hash))) {
             Ok(opened) => opened,
             Err(error) => {
-                log.line(format_args!("no audit log is written: {}: {error}", path.display()));
+                log.error(
+                    "audit.none",
+                    format_args!("no audit log is written: {}: {error}", path.display()),
+                );
                 return None;
             }
         };
@@ -325,7 +328,10 @@ impl AuditFile {
             }
             Err(error) if !self.failed => {
                 self.failed = true;
-                self.log.line(format_args!("lines of the audit log are missing: {error}"));
+                self.log.error(
+                    "audit.missing",
+                    format_args!("lines of the audit log are missing: {error}"),
+                );
             }
             Err(_) => {}
         }
@@ -348,7 +354,10 @@ impl AuditFile {
             Err(error) => {
                 // Tried again after as many lines as a file has.
                 self.bytes = 0;
-                self.log.line(format_args!("the audit log is not renamed: {error}"));
+                self.log.warning(
+                    "audit.renamed",
+                    format_args!("the audit log is not renamed: {error}"),
+                );
             }
         }
     }

@@ -27,10 +27,12 @@ mod supervisor;
 mod workers;
 
 pub use audit::verify as verify_audit;
-pub use log::Log;
+pub use log::{Log, LogFilter, LogFormat};
 pub use mds::{MdsOptions, run_mds};
 pub use metrics::{MetricsOptions, mds_metrics, mon_metrics};
 pub use mon::{MonOptions, Standbys, run_mon};
+
+use types::{LogEvent, LogLevel};
 
 /// The error of a daemon whose lock another daemon has taken.
 fn replaced(what: &str) -> types::Error {
@@ -42,9 +44,19 @@ fn replaced(what: &str) -> types::Error {
 /// Logs the end of a daemon.
 fn log_end(log: &Log, ended: &types::Result<()>) {
     match ended {
-        Ok(()) => log.line("ended"),
-        Err(error) => log.line(format_args!("ended: {error}")),
+        Ok(()) => log.info("server.ended", "ended"),
+        Err(error) => log.error("server.ended", format_args!("ended: {error}")),
     }
+}
+
+/// Logs the end of a connection that neither side has closed.
+fn log_cut(log: &Log, from: &str, why: &str, was_known: bool) {
+    let (level, name, text) = if was_known {
+        (LogLevel::Info, "connection.cut", format!("cut a connection from {from}: {why}"))
+    } else {
+        (LogLevel::Warning, "connection.refused", format!("refused a peer at {from}: {why}"))
+    };
+    log.write(LogEvent::new(level, name, text).with("from", from).with("why", why));
 }
 
 /// Why a daemon refuses a connection, if it has as many as it can have.

@@ -55,6 +55,8 @@ pub struct MdsOptions {
     pub settings: Settings,
     /// Where scrapers find metrics, if they are kept at all.
     pub metrics: Option<MetricsOptions>,
+    /// From this duration on a request has a line in the log; `None` for none.
+    pub slow: Option<Span>,
     /// Bytes of memory to have ready before they are needed.
     pub warm_bytes: usize,
     /// The flag that ends the server; without one, SIGTERM and SIGINT do.
@@ -66,12 +68,12 @@ pub struct MdsOptions {
 /// The measurements for metrics.
 struct Measured {
     scrapers: Scrapers,
-    requests: Box<RequestTimes>,
     store: Arc<StoreTimes>,
 }
 
 struct Daemon {
     mds: Mds,
+    requests: Box<RequestTimes>,
     measured: Option<Measured>,
     reactor: Reactor,
     keys: Keyring,
@@ -104,7 +106,7 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
     options.store.allow_reserve();
     // Held as long as anything can be written: two servers never write one rank's journal.
     let lock = options.store.lock(&name, &std::process::id().to_string())?;
-    log.line(format_args!("started: serves {rank} at {}", options.address));
+    log.info("server.started", format_args!("started: serves {rank} at {}", options.address));
     let ended = serve(options, lock);
     crate::log_end(&log, &ended);
     ended
@@ -121,6 +123,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         mut store,
         mut settings,
         metrics,
+        slow,
         warm_bytes,
         terminate,
         log,
@@ -144,6 +147,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let peers = Peers::new(keys.clone(), reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
+        requests: Box::new(RequestTimes::new(slow)),
         measured,
         reactor,
         keys,
@@ -191,21 +195,14 @@ impl Measured {
         log: &Log,
     ) -> Result<Option<Self>> {
         let scrapers = Scrapers::start(options, reactor.waker(), log)?;
-        Ok(scrapers.map(|scrapers| Self {
-            scrapers,
-            requests: Box::new(RequestTimes::new()),
-            store: Arc::default(),
-        }))
+        Ok(scrapers.map(|scrapers| Self { scrapers, store: Arc::default() }))
     }
 
     /// A turn that began at a moment has ended. Makes a page, if a scraper wants one.
-    fn turned(&mut self, began: Option<Moment>, now: Moment, mds: &Mds) {
-        if let Some(began) = began {
-            self.requests.turned(began, now);
-        }
+    fn turned(&mut self, requests: &RequestTimes, now: Moment, mds: &Mds) {
         if self.scrapers.want() {
             let figures = mds::Figures::of(mds, self.scrapers.paths);
-            self.scrapers.publish(metrics::mds::page(&figures, &self.requests, &self.store, now));
+            self.scrapers.publish(metrics::mds::page(&figures, requests, &self.store, now));
         }
     }
 }
@@ -230,7 +227,7 @@ impl Daemon {
         let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
         let mut clock = None;
         let (monitor, peers, audit) = (self.monitor_conn, &self.peers, &mut self.audit);
-        let (keys, measured) = (&self.keys, &mut self.measured);
+        let (keys, requests, log) = (&self.keys, &mut self.requests, &self.log);
         let mut messages = 0;
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
@@ -252,13 +249,14 @@ impl Daemon {
                     Ok(message) => {
                         messages += 1;
                         audit.arrived(conn, clock.time, &message);
-                        if let Some(measured) = measured {
-                            measured.requests.arrived(conn, clock.now, &message);
-                        }
+                        requests.arrived(conn, clock.now, &message);
                         mds.handle(clock, MdsInput::Message(conn, message), effects);
                     }
                     Err(_) => effects.close.push(conn),
                 },
+                ConnectionEvent::Cut { from, why, was_known } => {
+                    crate::log_cut(log, &from, why, was_known);
+                }
                 ConnectionEvent::Closed(conn, _) => closed.push_back(conn),
             }
         })?;
@@ -274,8 +272,11 @@ impl Daemon {
         }
         self.execute();
         if let Some(measured) = &mut self.measured {
-            let began = (!idle).then_some(clock.now);
-            measured.turned(began, self.clocks.now(), &self.mds);
+            let now = self.clocks.now();
+            if !idle {
+                self.requests.turned(clock.now, now);
+            }
+            measured.turned(&self.requests, now, &self.mds);
         }
         Ok(())
     }
@@ -306,6 +307,8 @@ impl Daemon {
         self.last_tick = clock.now;
         if let Some(vitals) = self.meter.measure(clock) {
             self.handle(clock, MdsInput::ResourceUse(vitals));
+            self.requests.overdue(clock.now).into_iter().for_each(|slow| self.log.write(slow));
+            self.log.tick();
         }
         if let Some(room) = self.keeper.changed() {
             self.handle(clock, MdsInput::Room(room));
@@ -319,9 +322,7 @@ impl Daemon {
             self.monitor_conn = None;
         } else if !self.peers.closed(conn) {
             self.audit.closed(conn);
-            if let Some(measured) = &mut self.measured {
-                measured.requests.closed(conn);
-            }
+            self.requests.closed(conn);
             self.handle(clock, MdsInput::Closed(conn));
         }
     }
@@ -343,12 +344,12 @@ impl Daemon {
 
     fn execute(&mut self) {
         let effects = &mut self.effects;
-        if let Some(measured) = &mut self.measured
-            && !effects.outbox.sends.is_empty()
-        {
+        if !effects.outbox.sends.is_empty() {
             let now = self.clocks.now();
             for (conn, frame) in effects.outbox.iter() {
-                measured.requests.sent(conn, now, frame);
+                if let Some(slow) = self.requests.sent(conn, now, frame) {
+                    self.log.write(slow);
+                }
             }
         }
         for (conn, range) in effects.outbox.sends.drain(..) {
@@ -379,7 +380,7 @@ impl Daemon {
             self.reactor.close(conn);
         }
         for notice in effects.notices.drain(..) {
-            self.log.line(&notice);
+            self.log.write(&notice);
             if matches!(notice, MdsNotice::Active { .. }) {
                 crate::supervisor::announce_ready(&self.log);
             }

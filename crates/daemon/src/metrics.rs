@@ -60,7 +60,7 @@ impl Scrapers {
         let Some(MetricsOptions { address, paths }) = options else { return Ok(None) };
         let feed = Feed::new(move || waker.wake());
         let server = MetricsServer::start(address, feed.clone())?;
-        log.line(format_args!("metrics are at {}", server.address()));
+        log.info("metrics.at", format_args!("metrics are at {}", server.address()));
         Ok(Some(Self { feed, paths: *paths, _server: server }))
     }
 

@@ -86,7 +86,7 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
     let log = options.log.clone();
     options.store.allow_reserve();
     let lock = options.store.lock("mon/lock", &std::process::id().to_string())?;
-    log.line(format_args!("started: monitor at {}", options.address));
+    log.info("server.started", format_args!("started: monitor at {}", options.address));
     let ended = serve(options, lock);
     crate::log_end(&log, &ended);
     ended
@@ -161,7 +161,7 @@ impl Daemon {
 
     fn turn(&mut self) -> Result<()> {
         let (mon, effects, clocks) = (&mut self.mon, &mut self.effects, &self.clocks);
-        let audit = &mut self.audit;
+        let (audit, log) = (&mut self.audit, &self.log);
         self.reactor.poll(TICK, |happened| {
             let clock = clocks.read();
             match happened {
@@ -176,6 +176,9 @@ impl Daemon {
                     }
                     Err(_) => effects.close.push(conn),
                 },
+                ConnectionEvent::Cut { from, why, was_known } => {
+                    crate::log_cut(log, &from, why, was_known);
+                }
                 ConnectionEvent::Closed(conn, _) => {
                     audit.closed(conn);
                     mon.handle(clock, MonInput::Closed { conn }, effects)
@@ -233,7 +236,7 @@ impl Daemon {
         for conn in effects.close.drain(..) {
             self.reactor.close(conn);
         }
-        effects.notices.drain(..).for_each(|notice| self.log.line(notice));
+        effects.notices.drain(..).for_each(|notice| self.log.write(&notice));
         self.stopped |= effects.stopped;
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let clock = self.clocks.read();

@@ -8,6 +8,9 @@ use crate::Log;
 /// said if no service manager asked for it (`NOTIFY_SOCKET`).
 pub(crate) fn announce_ready(log: &Log) {
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-        log.line(format_args!("warning: the service manager was not told of the start: {error}"));
+        log.warning(
+            "server.unsupervised",
+            format_args!("the service manager was not told of the start: {error}"),
+        );
     }
 }

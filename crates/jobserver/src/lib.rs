@@ -182,6 +182,7 @@ impl PrivateServer {
                 store,
                 settings,
                 metrics: None,
+                slow: None,
                 warm_bytes: 0,
                 terminate: Some(terminate),
                 log: Log::none(),

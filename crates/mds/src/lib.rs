@@ -434,6 +434,7 @@ impl Mds {
         CheckpointCx::of(self).purge_tick(effects);
         // They got a recall of a file and did not answer.
         for client in self.opens.silent(self.clock.now) {
+            effects.notices.push(MdsNotice::Silent { client });
             self.close(client, effects);
         }
         MergeRequestCx::of(self).tick();
@@ -456,7 +457,7 @@ impl Mds {
         }
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
-            CapsCx::of(self).tick();
+            CapsCx::of(self).tick(effects);
             if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
                 self.terminate(effects);
             }

@@ -33,7 +33,7 @@ use crate::resend::ResendCx;
 use crate::session::Remembered;
 use crate::snapshot::SnapshotCx;
 use crate::tables::Held;
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, MdsNotice};
 pub(crate) use change::{Again, ChangeCx};
 pub(crate) use question::AskCx;
 
@@ -388,6 +388,7 @@ impl Mds {
             }
             JobOp::TakeOver { subtree } => {
                 if let Some(before) = SubtreeCx::of(self).take_over(from, subtree)? {
+                    effects.notices.push(MdsNotice::Fenced { client: before, subtree });
                     self.tables.fenced.insert(before);
                     self.close(before, effects);
                 }

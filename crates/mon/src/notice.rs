@@ -7,7 +7,7 @@
 use std::fmt;
 
 use metastore::{StoreNotice, StoreWatch};
-use types::{Moment, Rank};
+use types::{LogEvent, LogLevel, Moment, Rank};
 use wire::{ClusterMap, MdsEntry, MdsState};
 
 use crate::{Mon, MonEffects, Phase};
@@ -58,6 +58,29 @@ impl fmt::Display for MonNotice {
             Self::Removed(rank) => write!(f, "{rank} is removed from the cluster"),
             Self::Stopping => f.write_str("stopping the cluster"),
             Self::Store(notice) => notice.fmt(f),
+        }
+    }
+}
+
+impl From<&MonNotice> for LogEvent {
+    fn from(notice: &MonNotice) -> Self {
+        use LogLevel::{Error, Info, Warning};
+        let new = |level, name| Self::new(level, name, notice);
+        match notice {
+            MonNotice::Serving { ranks } => new(Info, "server.active").with("ranks", *ranks as u64),
+            MonNotice::Refusing { why } => new(Error, "server.refusing").with("why", why.as_str()),
+            MonNotice::Server(entry) => {
+                let level = if entry.state == MdsState::Lost { Warning } else { Info };
+                new(level, "rank.state")
+                    .with("rank", u64::from(entry.rank.0))
+                    .with("state", entry.state.word())
+                    .with("term", entry.epoch.0)
+                    .with("process", u64::from(entry.pid))
+            }
+            MonNotice::Silent(rank) => new(Warning, "rank.silent").with("rank", u64::from(rank.0)),
+            MonNotice::Removed(rank) => new(Info, "rank.removed").with("rank", u64::from(rank.0)),
+            MonNotice::Stopping => new(Info, "server.stopping"),
+            MonNotice::Store(notice) => notice.into(),
         }
     }
 }

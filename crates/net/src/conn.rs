@@ -4,6 +4,7 @@
 //! connection without an incomplete message has no receive buffer.
 
 use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
@@ -25,6 +26,9 @@ const GROWTH: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) stream: Stream,
+    /// The address of the peer over TCP. The kernel does not know it any more when the peer has
+    /// left.
+    address: Option<SocketAddr>,
     pub(crate) secured: Option<Box<Secured>>,
     /// Bytes that arrived; `inbox[start..]` was not handed out.
     inbox: Vec<u8>,
@@ -51,8 +55,13 @@ pub(crate) struct Conn {
 
 impl Conn {
     pub(crate) fn new(stream: Stream, secured: Option<Box<Secured>>, watched: EventFlags) -> Self {
+        let address = match &stream {
+            Stream::Unix(_) => None,
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+        };
         Self {
             stream,
+            address,
             secured,
             inbox: Vec::new(),
             start: 0,
@@ -80,8 +89,8 @@ impl Conn {
         let key = self.secured.as_ref().and_then(|secured| secured.peer());
         match (&self.stream, key) {
             (Stream::Unix(_), _) => "unix".to_owned(),
-            (Stream::Tcp(stream), key) => {
-                let address = stream.peer_addr().map_or_else(|_| "?".into(), |it| it.to_string());
+            (Stream::Tcp(_), key) => {
+                let address = self.address.map_or_else(|| "?".into(), |it| it.to_string());
                 let key = key.map(|key| format!(" key {key}")).unwrap_or_default();
                 format!("tcp {address}{key}")
             }
@@ -188,7 +197,7 @@ impl Conn {
             return secured.receive(&self.stream, &mut self.inbox);
         }
         match rustix::io::read(&self.stream, spare_capacity(&mut self.inbox)) {
-            Ok(0) => Err("the peer closed the connection".into()),
+            Ok(0) => Err(crate::reactor::CLOSED_BY_PEER.into()),
             Ok(_) | Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(std::io::Error::from(error).to_string()),
         }

@@ -47,6 +47,16 @@ pub enum ConnectionEvent<'a> {
     Opened(ConnId, Peer),
     /// A frame arrived intact; this is its payload.
     Payload(ConnId, &'a [u8]),
+    /// A connection is cut off that neither side has closed, or a peer is refused: then there was
+    /// no connection. For the log.
+    Cut {
+        /// The peer: its address, and its user or the id of its key, if it has proved them.
+        from: String,
+        /// Why.
+        why: &'a str,
+        /// The peer had said who it is.
+        was_known: bool,
+    },
     /// The connection is gone, for this reason.
     Closed(ConnId, String),
 }
@@ -62,6 +72,10 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
+
+/// Usual ends of connections.
+pub(crate) const CLOSED_BY_PEER: &str = "the peer closed the connection";
+const CLOSED_BY_US: &str = "closed by us";
 
 /// See the module documentation.
 pub struct Reactor {
@@ -244,7 +258,7 @@ impl Reactor {
         if conn.unsent() >= self.unsent_max() {
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
                 // No peer can read the replies.
-                self.cut_off(id, "the peer closed the connection", on);
+                self.cut_off(id, CLOSED_BY_PEER, on);
             } else {
                 self.watch(id, false);
             }
@@ -350,6 +364,9 @@ impl Reactor {
 
     fn cut_off(&mut self, id: u64, why: &str, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         let was_known = self.conns.get(&id).is_some_and(Conn::is_known);
+        if ![CLOSED_BY_PEER, CLOSED_BY_US].contains(&why) {
+            on(ConnectionEvent::Cut { from: self.origin(ConnId(id)), why, was_known });
+        }
         self.drop_conn(id);
         if !was_known {
             return;
@@ -418,7 +435,7 @@ impl Reactor {
             if let Err(reason) = result {
                 self.cut_off(id, &reason, &mut on);
             } else if closing && unsent == 0 {
-                self.cut_off(id, "closed by us", &mut on);
+                self.cut_off(id, CLOSED_BY_US, &mut on);
             } else {
                 self.count(id);
                 self.watch(id, unsent < before);

@@ -85,7 +85,7 @@ impl Secured {
     ) -> Result<Option<Peer>, String> {
         let mut buffer = [0; RECEIVE_BYTES];
         let count = match rustix::io::read(stream, &mut buffer) {
-            Ok(0) => return Err("the peer closed the connection".into()),
+            Ok(0) => return Err(crate::reactor::CLOSED_BY_PEER.into()),
             Ok(count) => count,
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => return Ok(None),
             Err(error) => return Err(io::Error::from(error).to_string()),

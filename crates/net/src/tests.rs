@@ -27,7 +27,7 @@ fn echo(mut reactor: Reactor) {
     while open {
         let mut replies: Vec<(ConnId, Vec<u8>)> = Vec::new();
         let poll = reactor.poll(Duration::from_secs(10), |happened| match happened {
-            ConnectionEvent::Opened(..) => {}
+            ConnectionEvent::Opened(..) | ConnectionEvent::Cut { .. } => {}
             ConnectionEvent::Payload(conn, payload) => {
                 let message = Message::decode(payload).expect("a message");
                 replies.push((conn, message.to_frame()));
@@ -138,7 +138,7 @@ impl Server {
         let before = self.served.len();
         let (served, closed) = (&mut self.served, &mut self.closed);
         let poll = self.reactor.poll(Duration::from_millis(1), |happened| match happened {
-            ConnectionEvent::Opened(..) => {}
+            ConnectionEvent::Opened(..) | ConnectionEvent::Cut { .. } => {}
             ConnectionEvent::Payload(conn, _) => served.push(conn),
             ConnectionEvent::Closed(conn, why) => closed.push((conn, why)),
         });

@@ -16,6 +16,7 @@ pub mod hex;
 mod id;
 mod ids;
 mod lock;
+mod log_event;
 mod name;
 mod peer;
 pub mod quota;
@@ -35,6 +36,7 @@ pub use error::{Errno, Error, Result};
 pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
 pub use ids::IdRanges;
 pub use lock::{Lock, LockKind, LockMode, LockRanges};
+pub use log_event::{LogEvent, LogLevel, LogValue};
 pub use name::{
     EntryName, NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash,
 };

@@ -5,7 +5,7 @@ pub(crate) mod standby;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::{Log, MdsOptions, MetricsOptions};
+use daemon::{MdsOptions, MetricsOptions};
 use exporter::MetricsAddress;
 use mds::{CHOSEN, Settings};
 use net::Address;
@@ -13,6 +13,7 @@ use terminal::context::Context;
 use types::{Rank, Span};
 
 use super::mon::marker;
+use crate::log_args::LogArgs;
 
 /// Run a metadata server in the foreground, for service managers; or list the ranks of a cluster,
 /// and choose which of them serves which subtree.
@@ -53,18 +54,26 @@ pub(crate) struct Args {
     /// Show paths of subtrees in the metrics, which are names of users
     #[arg(long)]
     metrics_paths: bool,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Requests that take so many milliseconds have a line in the log; 0 for none
+    #[arg(long, value_name = "MS", default_value_t = LOG_SLOW_MS)]
+    log_slow_ms: u64,
     /// Memory to have ready before it is needed, in bytes; useful if the allocator keeps freed
     /// memory
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     warm_bytes: usize,
 }
 
+/// The default of `--log-slow-ms`.
+pub(crate) const LOG_SLOW_MS: u64 = 1_000;
+
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     if let Some(action) = &args.action {
         return ranks::run(context, action);
     }
     if args.standby {
-        return standby::run(context, |rank| serve(context, args, rank));
+        return standby::run(context, &args.log, |rank| serve(context, args, rank));
     }
     serve(context, args, Rank(args.rank))
 }
@@ -107,7 +116,8 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         metrics: metrics(args, rank),
         warm_bytes: args.warm_bytes,
         terminate: None,
-        log: Log::of(rank.to_string()),
+        slow: Some(Span::from_millis(args.log_slow_ms)).filter(|slow| slow.0 > 0),
+        log: args.log.log(rank.to_string()),
     })
 }
 

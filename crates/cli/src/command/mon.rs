@@ -2,11 +2,12 @@
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::{Log, MetricsOptions, MonOptions, Standbys};
+use daemon::{MetricsOptions, MonOptions, Standbys};
 use exporter::MetricsAddress;
 use terminal::context::Context;
 use types::Span;
 
+use crate::log_args::LogArgs;
 use crate::marker::{self, Marker};
 
 /// Run a monitor in the foreground, for service managers. It keeps the cluster map in the object
@@ -21,6 +22,8 @@ pub(crate) struct Args {
     /// authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<MetricsAddress>,
+    #[command(flatten)]
+    log: LogArgs,
     /// Change nothing in the store
     #[arg(long)]
     read_only: bool,
@@ -48,7 +51,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         metrics: args.metrics.clone().map(|address| MetricsOptions { address, paths: false }),
         standbys: Some(Standbys(Box::new(move || super::mds::standby::count(&dir).0 as u64))),
         terminate: None,
-        log: Log::of("mon"),
+        log: args.log.log("mon"),
     })
 }
 

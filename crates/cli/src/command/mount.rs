@@ -8,8 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Fs, Locator, Result, WantsExclusive};
-use daemon::Log;
+use cudele::{ConnectionChange, Errno, Error, Fs, Locator, Result, WantsExclusive};
 use exporter::{Feed, MetricsAddress, MetricsServer};
 use mount::{MountMeter, MountOptions, Mounted};
 use serde_json::json;
@@ -18,6 +17,8 @@ use terminal::io;
 use terminal::logfile;
 use types::quote::quoted;
 use vfs::Vfs;
+
+use crate::log_args::LogArgs;
 
 /// Mount the namespace, or the part of it below a path, on a directory. Programs use it like any
 /// other file system; each subtree keeps the promise of its policy.
@@ -48,6 +49,8 @@ pub(crate) struct Args {
     /// $CUDELE_STATE, else of ~/.local/state/cudele]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    events: LogArgs,
     /// Say when it is mounted, then speak to the log.
     #[arg(long, hide = true)]
     announce: bool,
@@ -79,17 +82,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     // Every open file of every program on it may need one.
     net::descriptors::raise();
     let meter = args.metrics.as_ref().map(|_| Arc::new(MountMeter::default()));
-    let (mounted, fs) = here(context, &args.root, &at, &options, meter.clone())?;
+    let (mounted, fs) = here(context, args, &at, &options, meter.clone())?;
     let scrapers = scrapers(args.metrics.as_ref(), meter, &fs)?;
     let file = args.announce.then(|| logfile::open(&log)).transpose()?;
     if let Some(file) = &file {
         rustix::stdio::dup2_stderr(file).map_err(|error| io(&log, &error.into()))?;
     }
-    let events = Log::of("mount");
+    let events = args.events.log("mount");
     let way = if mounted.uses_io_uring() { ", with requests over io_uring" } else { "" };
-    events.line(format_args!("{} is mounted on {}{way}", args.root, at.display()));
+    events.info("mount.mounted", format_args!("{} is mounted on {}{way}", args.root, at.display()));
     if let Some(scrapers) = &scrapers {
-        events.line(format_args!("metrics are at {}", scrapers.address()));
+        events.info("metrics.at", format_args!("metrics are at {}", scrapers.address()));
     }
     if let Some(file) = &file {
         say(&format!("{READY}\n"))?;
@@ -100,8 +103,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     // Threads of the mount may outlive this one, and keep their references.
     fs.close();
     match &ended {
-        Ok(()) => events.line(format_args!("{} is unmounted", at.display())),
-        Err(error) => events.line(format_args!("{} is unmounted: {error}", at.display())),
+        Ok(()) => events.info("mount.unmounted", format_args!("{} is unmounted", at.display())),
+        Err(error) => {
+            events.error("mount.unmounted", format_args!("{} is unmounted: {error}", at.display()));
+        }
     }
     ended
 }
@@ -126,17 +131,24 @@ fn scrapers(
 /// Mounts with this process behind it.
 fn here(
     context: &Context,
-    root: &str,
+    args: &Args,
     at: &Path,
     options: &MountOptions,
     meter: Option<Arc<MountMeter>>,
 ) -> Result<(Mounted, Arc<Fs>)> {
     let cluster = context.cluster()?;
     let place = at.display().to_string();
-    cluster.watch_contact(move |news| Log::of("mount").line(format_args!("{place}: {news}")));
+    let events = args.events.log("mount");
+    cluster.watch_contact(move |news| {
+        let text = format!("{place}: {news}");
+        match news {
+            ConnectionChange::Lost { .. } => events.warning("rank.lost", text),
+            ConnectionChange::Restored { .. } => events.info("rank.restored", text),
+        }
+    });
     let fs = cluster.mount()?;
     fs.set_patience(options.timeout);
-    let root = cudele::Path::parse(root.as_bytes())?;
+    let root = cudele::Path::parse(args.root.as_bytes())?;
     let MountOptions { valid, read_only, atime, no_access_lists, .. } = *options;
     let ahead = if options.synchronous { WantsExclusive::Never } else { WantsExclusive::Always };
     let settings = vfs::VfsOptions { valid, read_only, atime, ahead, no_access_lists };
@@ -179,6 +191,7 @@ fn start(context: &Context, args: &Args, at: &Path, log: &Path) -> Result<()> {
     if let Some(metrics) = &args.metrics {
         command.arg("--metrics").arg(metrics.argument());
     }
+    command.args(args.events.arguments());
     let Locator { mon, dir, key } = context.locator();
     if let Some(mon) = mon {
         command.arg("--mon").arg(mon);

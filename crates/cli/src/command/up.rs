@@ -23,6 +23,7 @@ use types::{Epoch, Rank};
 use wire::{Hello, Message};
 
 use crate::access;
+use crate::log_args::LogArgs;
 use crate::marker;
 
 /// Start a monitor, metadata servers and the embedded object store, each daemon in a process of its
@@ -57,6 +58,11 @@ pub(crate) struct Args {
     /// Show paths of subtrees in the metrics, which are names of users
     #[arg(long, requires = "metrics")]
     metrics_paths: bool,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Requests that take so many milliseconds have a line in the log; 0 for none [default: 1000]
+    #[arg(long, value_name = "MS")]
+    log_slow_ms: Option<u64>,
 }
 
 /// The options of the daemons that `cudele up` starts.
@@ -68,6 +74,8 @@ pub(crate) struct DaemonOptions<'a> {
     metrics: Option<u16>,
     /// The metrics show paths.
     metrics_paths: bool,
+    log: &'a [String],
+    log_slow_ms: Option<u64>,
 }
 
 /// The file that says that a directory holds a cluster.
@@ -82,12 +90,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     wishes::check(context, &dir, args)?;
     let group = args.group.as_deref().map(access::group_of).transpose()?;
     let mds = args.mds.unwrap_or(1);
-    let Args { settings, read_only, metrics, metrics_paths, .. } = args;
+    let Args { settings, read_only, metrics, metrics_paths, log, log_slow_ms, .. } = args;
     let wishes = DaemonOptions {
         settings,
         read_only: *read_only,
         metrics: *metrics,
         metrics_paths: *metrics_paths,
+        log: &log.arguments(),
+        log_slow_ms: *log_slow_ms,
     };
     let Up { map, mut started, .. } = start_ranks(&dir, args.store.as_deref(), group, wishes, mds)?;
     for number in 0..args.standby {
@@ -199,7 +209,8 @@ pub(crate) fn start_ranks(
 /// The options of the monitor.
 fn options_of_monitor(wishes: DaemonOptions<'_>) -> Vec<String> {
     let metrics = wishes.metrics.map(|port| ["--metrics".to_owned(), port.to_string()]);
-    read_only(wishes.read_only).into_iter().chain(metrics.into_iter().flatten()).collect()
+    let options = read_only(wishes.read_only).into_iter().chain(metrics.into_iter().flatten());
+    options.chain(wishes.log.iter().cloned()).collect()
 }
 
 /// The option of a daemon that changes nothing.
@@ -222,6 +233,8 @@ fn options(rank: Option<Rank>, ranks: u16, wishes: DaemonOptions<'_>) -> Vec<Str
     if wishes.metrics_paths {
         options.push("--metrics-paths".to_owned());
     }
+    options.extend(wishes.log.iter().cloned());
+    options.extend(wishes.log_slow_ms.map(|slow| format!("--log-slow-ms={slow}")));
     options.extend(wishes.settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
     options
 }
@@ -335,7 +348,9 @@ fn failed(dir: &Path, name: &str, what: &str) -> Error {
     let log = logfile::of_daemon(dir, file);
     let text = fs::read_to_string(&log).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
-    let last = last.trim_start_matches("cudele: ");
+    // A log in JSON has the sentence in a field.
+    let event = serde_json::from_str::<serde_json::Value>(last).unwrap_or_default();
+    let last = event["text"].as_str().unwrap_or(last).trim_start_matches("cudele: ");
     Error::new(Errno::Io, name, format!("{what}: {last}")).remedy(format!("see {}", log.display()))
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cudele::{Errno, NewFile};
 use rustix::process::Pid;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, eventually};
 use crate::full::Mount;
@@ -78,5 +79,59 @@ fn a_full_store_is_in_the_log_of_the_server() {
     std::fs::remove_file(&ballast).unwrap();
     eventually("the log has its end", || has_line(&log, "mds.0", &["the store has room again"]));
     drop((dir, fs));
+    cluster.run(&["down"]);
+}
+
+/// The lines of a log in JSON.
+fn events(log: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+fn named(events: &[Value], name: &str) -> Vec<Value> {
+    events.iter().filter(|event| event["event"] == name).cloned().collect()
+}
+
+#[test]
+fn logs_in_json_have_events_with_levels_and_fields() {
+    let cluster = Cluster::up_with(&[
+        "--mds",
+        "2",
+        "--log-format",
+        "json",
+        "--log-level",
+        "info,merge=warning",
+    ]);
+    cluster.run(&["mkdir", "/moved"]);
+    cluster.run(&["mds", "pin", "/moved", "1"]);
+    cluster.run(&["run", "--policy", "batchfs", "-C", "/job", "--", "true"]);
+    let log = |name: &str| events(&cluster.dir.join("log").join(name));
+    let gave = named(&log("mds.log"), "transfer.gave");
+    let [gave] = &gave[..] else { panic!("one subtree went away: {gave:?}") };
+    assert_eq!(
+        (&gave["level"], &gave["daemon"], &gave["rank"]),
+        (&json!("info"), &json!("mds.0"), &json!(1))
+    );
+    let took = named(&log("mds.1.log"), "transfer.took");
+    assert_eq!((&took[0]["dir"], &took[0]["path"]), (&gave["dir"], &json!("/moved")));
+    assert!(named(&log("mds.log"), "merge.done").is_empty(), "the level says that");
+    let started = named(&log("mon.log"), "server.started");
+    assert_eq!(started[0]["pid"].as_u64().map(|pid| pid > 1), Some(true));
+    cluster.run(&["down"]);
+    assert_eq!(named(&log("mon.log"), "server.ended").len(), 1);
+}
+
+#[test]
+fn a_slow_request_and_a_merge_are_in_the_log() {
+    let cluster = Cluster::up_with(&["--log-slow-ms", "1"]);
+    let log = cluster.dir.join("log/mds.log");
+    // Some request of a job waits for the disk, which takes a millisecond.
+    eventually("a slow request is in the log", || {
+        cluster.run(&["run", "--policy", "batchfs", "-C", "/job", "--", "mkdir", "-p", "made"]);
+        has_line(&log, "mds.0", &["warning: a request of user", " ms: "])
+    });
+    expect_line(&log, "mds.0", &["is merged", "changes of"]);
+    let refused = cluster.fails(2, &["up", "--log-level", "loud"]);
+    assert!(refused.contains("`loud` is no level") && refused.contains("transfer"), "{refused}");
     cluster.run(&["down"]);
 }

@@ -3,9 +3,11 @@
 //! The driver sees requests and replies pass. A table of fixed size has the requests under way: a
 //! place is found by connection and number, so noting a request or a reply allocates nothing and
 //! compares one entry. Two requests on one place are rare: the later request is measured.
+//!
+//! The log has a line for a slow request, while it waits or with its reply.
 
 use exporter::LatencyHistogram;
-use types::{ConnId, Moment, Tid};
+use types::{ConnId, LogEvent, LogLevel, Moment, Span, Tid};
 use wire::Message;
 
 /// Requests under way that can be measured; a power of two.
@@ -23,6 +25,33 @@ struct Place {
     tid: Tid,
     arrived: Moment,
     kind: usize,
+    uid: u32,
+    /// The log has it.
+    is_told: bool,
+}
+
+/// A request that takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlowRequest {
+    pub(crate) op: &'static str,
+    pub(crate) conn: ConnId,
+    pub(crate) uid: u32,
+    pub(crate) took: Span,
+    pub(crate) is_answered: bool,
+}
+
+impl From<SlowRequest> for LogEvent {
+    fn from(slow: SlowRequest) -> Self {
+        let SlowRequest { op, conn, uid, took, is_answered } = slow;
+        let ms = took.0 / 1_000_000;
+        let what = if is_answered { "took" } else { "has waited" };
+        let text = format!("a request of user {uid} on connection {} {what} {ms} ms: {op}", conn.0);
+        Self::new(LogLevel::Warning, "request.slow", text)
+            .with("op", op)
+            .with("uid", u64::from(uid))
+            .with("connection", conn.0)
+            .with("ms", ms)
+    }
 }
 
 /// See the module documentation.
@@ -32,7 +61,12 @@ pub(crate) struct RequestTimes {
     kinds: Vec<(&'static str, LatencyHistogram)>,
     turns: LatencyHistogram,
     unmeasured: u64,
+    /// From this duration on a request is slow; `None` for never.
+    slow: Option<Span>,
 }
+
+/// The request for a lock waits for other programs.
+const LOCK: &str = "lock";
 
 fn place(conn: ConnId, tid: Tid) -> usize {
     let spread = conn.0.wrapping_mul(SPREAD) >> 32;
@@ -42,13 +76,15 @@ fn place(conn: ConnId, tid: Tid) -> usize {
 }
 
 impl RequestTimes {
-    pub(crate) fn new() -> Self {
-        let free = Place { conn: FREE, tid: Tid(0), arrived: Moment(0), kind: 0 };
+    pub(crate) fn new(slow: Option<Span>) -> Self {
+        let free =
+            Place { conn: FREE, tid: Tid(0), arrived: Moment(0), kind: 0, uid: 0, is_told: false };
         Self {
             places: vec![free; PLACES].into(),
             kinds: Vec::with_capacity(KINDS_MAX),
             turns: LatencyHistogram::default(),
             unmeasured: 0,
+            slow,
         }
     }
 
@@ -60,20 +96,51 @@ impl RequestTimes {
             return;
         }
         let Some(kind) = self.kind(request.op.name()) else { return };
-        let place = &mut self.places[place(conn, request.tid)];
+        let (tid, uid) = (request.tid, request.cred.uid);
+        let place = &mut self.places[place(conn, tid)];
         self.unmeasured += u64::from(place.conn != FREE);
-        *place = Place { conn, tid: request.tid, arrived: now, kind };
+        *place = Place { conn, tid, arrived: now, kind, uid, is_told: false };
     }
 
-    /// A frame leaves for a client.
+    /// A frame leaves for a client. Returns the request that it answers, if that was slow and is
+    /// new.
     #[inline]
-    pub(crate) fn sent(&mut self, conn: ConnId, now: Moment, frame: &[u8]) {
-        let Some(tid) = wire::answered(frame) else { return };
+    pub(crate) fn sent(&mut self, conn: ConnId, now: Moment, frame: &[u8]) -> Option<SlowRequest> {
+        let tid = wire::answered(frame)?;
         let place = &mut self.places[place(conn, tid)];
-        if (place.conn, place.tid) == (conn, tid) {
-            place.conn = FREE;
-            self.kinds[place.kind].1.note(now.since(place.arrived).0);
+        if (place.conn, place.tid) != (conn, tid) {
+            return None;
         }
+        place.conn = FREE;
+        let (op, times) = &mut self.kinds[place.kind];
+        let took = now.since(place.arrived);
+        times.note(took.0);
+        let is_slow = self.slow.is_some_and(|slow| took >= slow);
+        (is_slow && !place.is_told && *op != LOCK).then_some(SlowRequest {
+            op,
+            conn,
+            uid: place.uid,
+            took,
+            is_answered: true,
+        })
+    }
+
+    /// The requests that have become slow since the last call, and wait for their replies.
+    pub(crate) fn overdue(&mut self, now: Moment) -> Vec<SlowRequest> {
+        let Some(slow) = self.slow else { return Vec::new() };
+        let kinds = &self.kinds;
+        let waiting = self.places.iter_mut().filter(|place| place.conn != FREE && !place.is_told);
+        waiting
+            .filter_map(|place| {
+                let (op, took) = (kinds[place.kind].0, now.since(place.arrived));
+                if took < slow || op == LOCK {
+                    return None;
+                }
+                place.is_told = true;
+                let (conn, uid) = (place.conn, place.uid);
+                Some(SlowRequest { op, conn, uid, took, is_answered: false })
+            })
+            .collect()
     }
 
     /// A connection is gone: its requests get no reply.
@@ -123,9 +190,9 @@ impl RequestTimes {
     }
 
     /// Requests without a reply so far, and how long the oldest has waited.
-    pub(crate) fn under_way(&self, now: Moment) -> (u64, types::Span) {
+    pub(crate) fn under_way(&self, now: Moment) -> (u64, Span) {
         let waiting = self.places.iter().filter(|place| place.conn != FREE);
-        waiting.fold((0, types::Span::default()), |(count, longest), place| {
+        waiting.fold((0, Span::default()), |(count, longest), place| {
             (count + 1, longest.max(now.since(place.arrived)))
         })
     }

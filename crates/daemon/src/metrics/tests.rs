@@ -7,7 +7,7 @@ use types::{ConnId, Cred, Ino, Moment, Rank, Seq, Tid, Timestamp};
 use wire::{Answer, Message, Op, Outbox, ReadOp, Reply, Request};
 
 use super::mds_counters::COUNTERS;
-use super::requests::RequestTimes;
+use super::requests::{RequestTimes, SlowRequest};
 use super::store::StoreTimes;
 
 fn request(tid: u64) -> Message<'static> {
@@ -25,8 +25,8 @@ fn reply(conn: ConnId, tid: u64) -> Outbox {
     outbox
 }
 
-fn send(times: &mut RequestTimes, now: u64, outbox: &Outbox) {
-    outbox.iter().for_each(|(conn, frame)| times.sent(conn, Moment(now), frame));
+fn send(times: &mut RequestTimes, now: u64, outbox: &Outbox) -> Vec<SlowRequest> {
+    outbox.iter().filter_map(|(conn, frame)| times.sent(conn, Moment(now), frame)).collect()
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn names_are_unique_and_follow_the_conventions() {
 
 #[test]
 fn a_reply_ends_the_time_of_its_request() {
-    let mut times = RequestTimes::new();
+    let mut times = RequestTimes::new(None);
     let conn = ConnId(7);
     times.arrived(conn, Moment(1000), &request(1));
     times.arrived(ConnId(8), Moment(1000), &request(1));
@@ -72,8 +72,24 @@ fn a_reply_ends_the_time_of_its_request() {
 }
 
 #[test]
+fn a_slow_request_is_told_once() {
+    let mut times = RequestTimes::new(Some(types::Span(1000)));
+    let conn = ConnId(7);
+    (1..=3).for_each(|tid| times.arrived(conn, Moment(0), &request(tid)));
+    assert_eq!(send(&mut times, 999, &reply(conn, 1)), []);
+    let slow = |took, is_answered| {
+        let took = types::Span(took);
+        SlowRequest { op: "getattr", conn, uid: 0, took, is_answered }
+    };
+    assert_eq!(send(&mut times, 1000, &reply(conn, 2)), [slow(1000, true)]);
+    assert_eq!(times.overdue(Moment(5000)), [slow(5000, false)]);
+    assert_eq!(times.overdue(Moment(6000)), []);
+    assert_eq!(send(&mut times, 7000, &reply(conn, 3)), []);
+}
+
+#[test]
 fn requests_that_share_a_place_are_counted() {
-    let mut times = RequestTimes::new();
+    let mut times = RequestTimes::new(None);
     let conn = ConnId(1);
     times.arrived(conn, Moment(0), &request(1));
     times.arrived(conn, Moment(0), &request(1 + 4096));
@@ -85,7 +101,7 @@ fn requests_that_share_a_place_are_counted() {
 
 #[test]
 fn asynchronous_requests_get_no_reply_and_no_place() {
-    let mut times = RequestTimes::new();
+    let mut times = RequestTimes::new(None);
     let Message::Request(request) = request(1) else { unreachable!() };
     let request = Message::Request(Request { is_async: true, ..request });
     times.arrived(ConnId(1), Moment(0), &request);
@@ -99,8 +115,12 @@ fn a_page_has_the_figures_of_the_server_and_no_path() {
     let mds = Mds::new(Rank(0), settings);
     let store = StoreTimes::default();
     store.note(0, [Instant::now(); 2], true);
-    let page =
-        super::mds::page(&mds::Figures::of(&mds, false), &RequestTimes::new(), &store, Moment(0));
+    let page = super::mds::page(
+        &mds::Figures::of(&mds, false),
+        &RequestTimes::new(None),
+        &store,
+        Moment(0),
+    );
     let text = Arc::new(page).text(TextForm::OpenMetrics);
     for line in [
         "cudele_mds_state{rank=\"0\",state=\"replaying\"} 1",
@@ -122,7 +142,7 @@ fn cost_of_a_request() {
     let clocks = crate::clock::Clocks::new();
     let (request, outbox) = (request(1), reply(ConnId(7), 1));
     let frame = &outbox.frames[outbox.sends[1].1.clone()];
-    let mut times = RequestTimes::new();
+    let mut times = RequestTimes::new(None);
     let mut best = f64::MAX;
     for _ in 0..10 {
         let began = Instant::now();

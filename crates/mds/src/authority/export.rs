@@ -33,7 +33,7 @@ use crate::checkpoint::CheckpointCx;
 use crate::contexts::lend;
 use crate::locks::Locks;
 use crate::tables::Gone;
-use crate::{MdsEffects, Phase, ReplyTo};
+use crate::{MdsEffects, MdsNotice, Phase, ReplyTo};
 use give::Giving;
 pub(super) use give::send_step;
 
@@ -380,6 +380,7 @@ impl ExportCx<'_> {
         let froze = frozen.map_or(Span(0), |since| self.base.clock.now.since(since));
         self.base.counters.export_freeze_micros = froze.0 / 1000;
         self.base.counters.export_freezes_micros += froze.0 / 1000;
+        effects.notices.push(MdsNotice::Gave { root, to, froze });
         self.base.fetches.wake_returned(root);
         let forgotten = self.base.namespace.handover().forget_out(out);
         self.base.authority.note_moved(root, forgotten);
@@ -420,6 +421,7 @@ impl ExportCx<'_> {
         self.base.authority.fetched();
         self.base.counters.exports_aborted += 1;
         self.base.tables.stay(root);
+        effects.notices.push(MdsNotice::Kept { root, to: export.to, why: why.to_owned() });
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         effects.answer(export.at, Err(failure));
         self.base.fetches.wake_returned(root);

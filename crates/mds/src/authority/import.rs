@@ -27,7 +27,7 @@ use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::tables::{Moved, Tables, TablesCx};
 use crate::transfer::{Fence, ListView, Record, TransferAction, TransferEvent, TransferState};
-use crate::{Counters, MdsEffects, ReplyTo, Settings};
+use crate::{Counters, MdsEffects, MdsNotice, ReplyTo, Settings};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImportStage {
@@ -249,7 +249,11 @@ impl ImportCx<'_> {
                     return None;
                 }
                 match self.take_in(&subtree) {
-                    Ok(seq) => Some(ImportStage::Journal(seq)),
+                    Ok(seq) => {
+                        let path = String::from_utf8_lossy(&subtree.path).into_owned();
+                        effects.notices.push(MdsNotice::Took { root, path });
+                        Some(ImportStage::Journal(seq))
+                    }
                     Err(error) => {
                         effects.fatal = Some(error);
                         None

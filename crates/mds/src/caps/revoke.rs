@@ -4,8 +4,8 @@ use types::{ClientId, EntryName, Ino};
 use wire::{AdminOp, ChangeOp, Message, Op, ReadOp, SessionOp};
 
 use super::CapsCx;
-use crate::MdsEffects;
 use crate::op::{place_of, touched, way};
+use crate::{MdsEffects, MdsNotice};
 
 impl CapsCx<'_> {
     /// A directory that other clients must drop before this request is executed; the revocations
@@ -177,18 +177,22 @@ impl CapsCx<'_> {
     }
 
     /// Ends revocations of directories that clients cannot use any more.
-    pub(crate) fn tick(&mut self) {
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
         self.leases_tick();
         let now = self.now;
         self.caps.tidy(now);
         for (dir, holder, since) in self.caps.revoking() {
-            let over = if self.caps.owner(dir) == Some(holder) {
+            let may_lose = self.caps.owner(dir) == Some(holder);
+            let over = if may_lose {
                 now.since(since) >= self.settings.evict
             } else {
                 now.since(self.sessions.get_mut(holder).asked) >= self.settings.lease
             };
             if over {
                 self.counters.expired += 1;
+                if may_lose {
+                    effects.notices.push(MdsNotice::Expired { client: holder, dir });
+                }
                 self.returned(holder, dir);
             }
         }

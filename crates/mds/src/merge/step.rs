@@ -7,10 +7,10 @@ use wire::Answer;
 
 use super::verify::Verified;
 use super::{Merge, MergeCx, MergeStage};
-use crate::MdsEffects;
 use crate::checkpoint::{SubtreeFlush, Then};
 use crate::op::{Release, next_policy_stores};
 use crate::tables::Held;
+use crate::{MdsEffects, MdsNotice};
 
 /// The work of another part that the merge at the head of the queue needs before it continues.
 #[derive(Debug)]
@@ -200,11 +200,13 @@ impl MergeCx<'_> {
         }
         self.counters.merges += 1;
         let Merge { at, client, subtree, flags, report, unused, seq, object, .. } = merge;
+        let events = report.events;
         let answer = Answer::Merged(Box::new(report));
         if flags.dry_run {
             effects.reply_with(at, Seq(0), answer);
             return Some(MergeEnd { merged: None, then: None });
         }
+        effects.notices.push(MdsNotice::Merged { subtree, client, events });
         let stores = flags.store
             || (flags.release && next_policy_stores(self.namespace, self.tables, subtree));
         let then = if stores {

@@ -254,6 +254,8 @@ fn an_exclusive_directory_is_taken_from_a_silent_owner() {
     let tid = tree.ask(2, Op::Read(ReadOp::List { dir, after: None, limit: 9, attrs: false }));
     let waited = tree.until(|tree| tree.is_answered(2, tid));
     assert_eq!((waited, tree.counted(0, "caps_alone")), (10_000, 0));
+    let lost: Vec<_> = tree.log.iter().filter(|event| event.name == "client.expired").collect();
+    assert_eq!(lost.len(), 1, "{:?}", tree.log);
 }
 
 #[test]

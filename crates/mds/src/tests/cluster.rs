@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use types::{
-    AttrChange, ClientId, Clock, ConnId, Cred, Epoch, Errno, Error, Ino, Moment, Peer, Rank, Tid,
-    Timestamp,
+    AttrChange, ClientId, Clock, ConnId, Cred, Epoch, Errno, Error, Ino, LogEvent, Moment, Peer,
+    Rank, Tid, Timestamp,
 };
 use wire::{
     AdminOp, Answer, ChangeOp, ClusterMap, Failure, Hello, MdsEntry, MdsState, Message, NewInode,
@@ -57,6 +57,8 @@ pub(crate) struct Cluster {
     /// Answers to questions that a test asks in the name of rank 1.
     peer_answers: BTreeMap<u64, Result<Answer, Failure>>,
     pub(crate) notices: Vec<(u64, Notice)>,
+    /// The logs of all servers.
+    pub(crate) log: Vec<LogEvent>,
     /// Connections that servers closed, by client.
     pub(crate) closed: Vec<u64>,
     pub(crate) stopped: Vec<usize>,
@@ -95,6 +97,7 @@ impl Cluster {
             states: BTreeMap::new(),
             peer_answers: BTreeMap::new(),
             notices: Vec::new(),
+            log: Vec::new(),
             closed: Vec::new(),
             stopped: Vec::new(),
             fatal: None,
@@ -205,6 +208,7 @@ impl Cluster {
             let client = self.client_of(conn);
             self.closed.push(client);
         }
+        self.log.extend(effects.notices.iter().map(LogEvent::from));
         if effects.stopped {
             self.stopped.push(rank);
         }

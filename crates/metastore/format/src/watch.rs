@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use types::{Error, Moment, Span};
+use types::{Error, LogEvent, LogLevel, Moment, Span};
 
 use crate::request::{StoreFailure, StoreResult};
 
@@ -26,6 +26,19 @@ pub enum StoreNotice {
     },
     /// Operations succeed again.
     Recovered,
+}
+
+impl From<&StoreNotice> for LogEvent {
+    fn from(notice: &StoreNotice) -> Self {
+        match notice {
+            StoreNotice::Failing { error, failures } => {
+                Self::new(LogLevel::Error, "store.failing", notice)
+                    .with("errno", error.errno.symbol())
+                    .with("failures", *failures)
+            }
+            StoreNotice::Recovered => Self::new(LogLevel::Info, "store.recovered", notice),
+        }
+    }
 }
 
 /// See the module documentation.

@@ -24,9 +24,19 @@ struct Site {
     authority: Authority,
     address: Address,
     /// The peers that were announced, and the reasons for which connections were closed.
-    seen: Arc<Mutex<(Vec<Peer>, Vec<String>)>>,
+    seen: Arc<Mutex<Seen>>,
     end: Arc<AtomicBool>,
     server: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What a server has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    peers: Vec<Peer>,
+    /// Why connections were closed.
+    closed: Vec<String>,
+    /// Why peers were refused.
+    refused: Vec<String>,
 }
 
 fn now() -> Timestamp {
@@ -94,22 +104,27 @@ impl Drop for Site {
     }
 }
 
-fn serve(mut reactor: Reactor, seen: &Mutex<(Vec<Peer>, Vec<String>)>, end: &AtomicBool) {
+fn serve(mut reactor: Reactor, seen: &Mutex<Seen>, end: &AtomicBool) {
     let mut known = Vec::new();
     while !end.load(Ordering::Relaxed) {
         let mut replies = Vec::new();
         let polled = reactor.poll(Duration::from_millis(5), |happened| match happened {
             ConnectionEvent::Opened(conn, peer) => {
                 known.push(conn);
-                seen.lock().expect("no panic").0.push(peer);
+                seen.lock().expect("no panic").peers.push(peer);
             }
             ConnectionEvent::Payload(conn, payload) => {
                 assert!(known.contains(&conn), "its peer was announced");
                 replies.push((conn, Message::decode(payload).expect("a message").to_frame()));
             }
+            ConnectionEvent::Cut { was_known: true, .. } => {}
+            ConnectionEvent::Cut { from, why, .. } => {
+                assert!(from.starts_with("tcp 127.0.0.1:"), "{from}");
+                seen.lock().expect("no panic").refused.push(why.to_owned());
+            }
             ConnectionEvent::Closed(conn, why) => {
                 assert!(known.contains(&conn), "its peer was announced");
-                seen.lock().expect("no panic").1.push(why);
+                seen.lock().expect("no panic").closed.push(why);
             }
         });
         polled.expect("the reactor works");
@@ -160,7 +175,7 @@ fn a_key_is_used_from_its_networks_only() {
     assert_eq!(refused.errno, Errno::Access, "{refused}");
     assert!(refused.to_string().contains("network"), "{refused}");
     echoes(&mut site.open(&here), 10).expect("the server goes on");
-    assert_eq!(site.seen.lock().expect("no panic").0, [Peer::host(), Peer::host()]);
+    assert_eq!(site.seen.lock().expect("no panic").peers, [Peer::host(), Peer::host()]);
 }
 
 #[test]
@@ -171,7 +186,7 @@ fn frames_of_every_size_come_back_encrypted_and_the_peer_is_known() {
         echoes(&mut connection, size).expect("comes back");
     }
     echoes(&mut site.open(&site.key("mount", Holder::everyone())), 10).expect("comes back");
-    let seen = site.seen.lock().expect("no panic").0.clone();
+    let seen = site.seen.lock().expect("no panic").peers.clone();
     assert_eq!(seen, [Peer::User(user()), Peer::host()]);
 }
 
@@ -217,7 +232,9 @@ fn without_a_key_and_with_plain_bytes_nothing_is_reached() {
         let _ = socket.read_to_end(&mut answer);
         assert!(answer.len() < 100, "an alert at most: {answer:?}");
     }
-    assert_eq!(*site.seen.lock().expect("no panic"), (Vec::new(), Vec::new()));
+    let seen = std::mem::take(&mut *site.seen.lock().expect("no panic"));
+    assert_eq!((seen.peers, seen.closed), (Vec::new(), Vec::new()));
+    assert!(seen.refused.len() >= 4, "each has a reason: {:?}", seen.refused);
     echoes(&mut site.open(&site.key("mount", Holder::everyone())), 10).expect("others go on");
 }
 
@@ -246,7 +263,7 @@ fn bytes_behind_the_end_of_tls_hold_nobody_up() {
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     let _ = socket.read_to_end(&mut Vec::new());
     let start = std::time::Instant::now();
-    while site.seen.lock().expect("no panic").1.is_empty() {
+    while site.seen.lock().expect("no panic").closed.is_empty() {
         assert!(start.elapsed() < Duration::from_secs(20), "it is not cut off");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -275,7 +292,7 @@ fn an_open_connection_ends_when_its_key_is_revoked() {
     hers.set_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     assert_eq!(hers.receive().expect_err("cut off").errno, Errno::Io);
     let start = std::time::Instant::now();
-    while site.seen.lock().expect("no panic").1 != ["the key of the peer was revoked"] {
+    while site.seen.lock().expect("no panic").closed != ["the key of the peer was revoked"] {
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", site.seen);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -312,7 +329,7 @@ fn a_connection_ends_with_the_life_of_its_key() {
     old_conn.set_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     assert_eq!(old_conn.receive().expect_err("cut off").errno, Errno::Io);
     let start = std::time::Instant::now();
-    while site.seen.lock().expect("no panic").1 != ["the key of the peer has expired"] {
+    while site.seen.lock().expect("no panic").closed != ["the key of the peer has expired"] {
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", site.seen);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -425,7 +442,7 @@ fn any_bytes_before_and_after_a_handshake_get_nothing_and_stop_nobody() {
     }
     println!("{attempts} connections deviated, {proved} after both sides had proved themselves");
     assert!(proved > 0 && proved < attempts, "some of each");
-    let (peers, _) = site.seen.lock().expect("no panic").clone();
+    let peers = site.seen.lock().expect("no panic").peers.clone();
     let others = [Peer::User(user()), Peer::host()];
     assert!(peers.iter().all(|peer| others.contains(peer)), "nobody is a daemon");
 }

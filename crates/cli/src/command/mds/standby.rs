@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cudele::{Cluster, Errno, MdsState, Result};
-use daemon::Log;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use terminal::context::Context;
 use types::Rank;
+
+use crate::log_args::LogArgs;
 
 /// How often the monitor is asked.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -51,10 +52,14 @@ pub(crate) fn forget(dir: &Path) {
     slots(dir).take_while(|slot| std::fs::remove_file(slot).is_ok()).for_each(drop);
 }
 
-pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Result<()> {
+pub(super) fn run(
+    context: &Context,
+    log: &LogArgs,
+    serve: impl Fn(Rank) -> Result<()>,
+) -> Result<()> {
     let cluster = Cluster::find(&context.locator())?;
-    let log = Log::of("standby");
-    log.line("started: waits for a rank without a server");
+    let log = log.log("standby");
+    log.info("server.started", "started: waits for a rank without a server");
     let dir = context.locator().find()?.dir;
     let mut slot = dir.as_deref().and_then(announce);
     let mut last_reply = Instant::now();
@@ -77,14 +82,17 @@ pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Resu
                             slot = dir.as_deref().and_then(announce);
                         }
                         ended => {
-                            log.line(format_args!("ended: it had taken over {}", lost.rank));
+                            log.info(
+                                "server.ended",
+                                format_args!("ended: it had taken over {}", lost.rank),
+                            );
                             return ended;
                         }
                     }
                 }
             }
             Err(_) if stopping || last_reply.elapsed() >= GONE_AFTER => {
-                log.line("ended: the monitor is gone");
+                log.info("server.ended", "ended: the monitor is gone");
                 return Ok(());
             }
             Err(_) => {}

@@ -251,6 +251,8 @@ fn a_taken_over_subtree_fences_its_client() {
     let Ok(Answer::Decoupled(taken)) = taken else { panic!("{taken:?}") };
     assert_eq!(taken.range, given.range);
     assert_eq!(tree.closed, [1]);
+    let logged = tree.log.iter().rfind(|event| event.name == "client.fenced").unwrap();
+    assert_eq!(logged.fields, [("client", 1.into()), ("dir", subtree.0.into())]);
     tree.connect(1);
     let fenced = |it: &(u64, Notice)| matches!(it, (1, Notice::Welcome(it)) if it.fenced);
     assert!(tree.notices.iter().any(fenced));

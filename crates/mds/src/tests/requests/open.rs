@@ -74,6 +74,7 @@ fn an_open_is_answered_when_the_silent_holder_of_the_file_is_evicted() {
     let tid = tree.ask(other, Op::Session(SessionOp::Open { ino, write: true }));
     let waited = tree.until(|tree| tree.is_answered(other, tid));
     assert_eq!((waited, tree.closed.as_slice()), (30_000, &[1][..]), "it had 30 seconds");
+    assert!(tree.log.iter().any(|event| event.name == "client.silent"), "{:?}", tree.log);
 }
 
 #[test]
