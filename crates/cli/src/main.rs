@@ -78,6 +78,8 @@ enum Command {
     Status(command::status::Args),
     /// Show the faults of the cluster, and their remedies
     Health(command::health::Args),
+    /// Watch the load of the servers, the decoupled subtrees and the faults, live
+    Top(command::top::Args),
     /// Run a monitor in the foreground
     Mon(command::mon::Args),
     /// Run a metadata server in the foreground
@@ -204,6 +206,7 @@ fn run(arguments: &Arguments) -> types::Result<ExitCode> {
         Command::Init(args) => command::init::run(context, args),
         Command::Down(args) => command::down::run(context, args),
         Command::Status(args) => command::status::run(context, args),
+        Command::Top(args) => command::top::run(context, args),
         Command::Health(args) => command::health::run(context, args).map(|state| code = state),
         Command::Mon(args) => command::mon::run(context, args),
         Command::Mds(args) => command::mds::run(context, args),

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use exporter::{MetricDescription, MetricKind, table};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -349,4 +349,22 @@ fn a_prometheus_scrapes_a_cluster() {
         vector(web, &alert);
     }
     assert_eq!(vector(web, "cudele_mon_ranks{state=\"active\"}")[0]["value"][1], "2");
+}
+
+#[test]
+fn top_shows_rates_as_lines_and_wants_a_terminal_else() {
+    let cluster = Cluster::up();
+    cluster.run(&["mkdir", "/made"]);
+    let lines = cluster.say(&["top", "--json", "--count", "2", "--interval", "0.2"]);
+    let looks: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(looks.len(), 2);
+    assert_eq!(
+        (&looks[0]["mds"][0]["rank"], &looks[0]["mds"][0]["state"]),
+        (&json!(0), &json!("active"))
+    );
+    assert!(looks[1]["mds"][0]["requests_per_second"].as_f64().unwrap() >= 0.0);
+    assert!(looks[1]["seconds"].as_f64().unwrap() >= 0.2);
+    let refused = cluster.fails(2, &["top"]);
+    assert!(refused.contains("no terminal") && refused.contains("--json"), "{refused}");
+    cluster.run(&["down"]);
 }
