@@ -210,7 +210,9 @@ impl ExclusiveDirs {
         if self.dirs.is_empty() {
             return Err(Not::Known);
         }
-        if let Some(answer) = self.answer_while_linking(cred, op) {
+        if self.linking.is_some()
+            && let Some(answer) = self.answer_while_linking(cred, op)
+        {
             return answer;
         }
         if op.is_mutation() { self.change(cred, op, now) } else { self.question(cred, op) }

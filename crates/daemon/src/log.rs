@@ -160,17 +160,17 @@ impl Log {
         Self { filter, format, ..self }
     }
 
-    /// Something has changed.
+    /// Writes an event of level info.
     pub fn info(&self, name: &'static str, text: impl Display) {
         self.write(LogEvent::new(LogLevel::Info, name, text));
     }
 
-    /// Something may not work soon, or not for everybody.
+    /// Writes an event of level warning.
     pub fn warning(&self, name: &'static str, text: impl Display) {
         self.write(LogEvent::new(LogLevel::Warning, name, text));
     }
 
-    /// Something does not work.
+    /// Writes an event of level error.
     pub fn error(&self, name: &'static str, text: impl Display) {
         self.write(LogEvent::new(LogLevel::Error, name, text));
     }

@@ -6,13 +6,13 @@ use std::str::FromStr;
 /// How much an event matters to an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Something is lost or does not work.
+    /// Data are lost, or a service does not work.
     Error,
-    /// Something works, and will not for long, or not for everybody.
+    /// A service works, but not for every client, or not for long.
     Warning,
-    /// Something has changed.
+    /// The state of a daemon has changed.
     Info,
-    /// Something usual has happened.
+    /// Usual work was done.
     Debug,
 }
 

@@ -46,6 +46,8 @@ impl ExclusiveDirs {
     ///
     /// # Errors
     /// That of the request, or why it is not answered.
+    // Inside of `change` it would cost each create 50 instructions.
+    #[inline(never)]
     pub(super) fn link(
         &mut self,
         cred: &Cred,
@@ -69,6 +71,7 @@ impl ExclusiveDirs {
 
     /// The answer to a request that depends on a held link. `None` if the view can answer: then it
     /// has the link, or the request does not depend on it.
+    #[cold]
     #[allow(clippy::wildcard_enum_match_arm, reason = "others come behind the link")]
     pub(super) fn answer_while_linking(&mut self, cred: &Cred, op: &Op<'_>) -> Option<LocalResult> {
         let Linking { dir, ref name, attr, .. } = *self.linking.as_ref()?;

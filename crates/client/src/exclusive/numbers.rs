@@ -19,6 +19,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
+    #[inline]
     pub(super) fn take(&mut self) -> Option<Ino> {
         loop {
             if let Some(ino) = self.ranges.front_mut()?.take() {
@@ -29,6 +30,7 @@ impl Numbers {
     }
 
     /// How many are to be asked for, if it is time to do so.
+    #[inline]
     pub(super) fn wanted(&self) -> Option<u64> {
         let left: u64 = self.ranges.iter().map(|range| range.len()).sum();
         let enough = left > self.asked_for / 2 || !self.asking.is_empty();

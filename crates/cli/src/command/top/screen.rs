@@ -10,13 +10,13 @@ use types::quote::{printable, quoted};
 
 use super::rates::{History, LEVELS, RATES, Server};
 
-/// Besides the looks.
+/// The parts of the picture that are not from the cluster.
 #[derive(Debug)]
 pub(super) struct Mode<'a> {
     /// Seconds.
     pub(super) interval: f64,
     pub(super) is_paused: bool,
-    /// Why there was no newer look.
+    /// The error of the newest look.
     pub(super) fault: Option<&'a str>,
 }
 
