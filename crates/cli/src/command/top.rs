@@ -4,12 +4,15 @@ mod rates;
 mod screen;
 
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use cudele::{ClusterMap, Errno, Error, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGTERM};
 use terminal::context::{Context, say};
 
 use rates::{History, Sample};
@@ -48,9 +51,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         return Err(Error::new(Errno::Invalid, "top", "standard output is no terminal")
             .remedy("`cudele top --json` writes a line for each look"));
     }
-    let mut terminal = ratatui::try_init()
-        .map_err(|error| Error::new(Errno::Io, "terminal", error.to_string()))?;
-    let ended = live(&mut terminal, args, look);
+    // A signal ends the loop, which leaves the terminal as it was.
+    let is_ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGTERM] {
+        signal_hook::flag::register(signal, is_ended.clone()).map_err(failed)?;
+    }
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let ended = live(&mut terminal, args, &is_ended, look);
     ratatui::restore();
     ended
 }
@@ -72,6 +79,7 @@ fn lines(args: &Args, look: impl Fn() -> Result<ClusterMap>) -> Result<()> {
 fn live(
     terminal: &mut DefaultTerminal,
     args: &Args,
+    is_ended: &AtomicBool,
     look: impl Fn() -> Result<ClusterMap>,
 ) -> Result<()> {
     let mut history = History::new(Sample::new(Instant::now(), look()?));
@@ -86,8 +94,8 @@ fn live(
                 &screen::Mode { interval, is_paused, fault: fault.as_deref() },
             );
         });
-        drawn.map_err(|error| Error::new(Errno::Io, "terminal", error.to_string()))?;
-        match key_within(Duration::from_secs_f64(interval))? {
+        drawn.map_err(failed)?;
+        match key_within(Duration::from_secs_f64(interval), is_ended)? {
             Some(Key::End) => return Ok(()),
             Some(Key::Pause) => is_paused = !is_paused,
             Some(Key::Faster) => interval = (interval / 2.0).max(INTERVALS.0),
@@ -110,6 +118,9 @@ fn live(
     Ok(())
 }
 
+/// How soon a signal ends the picture.
+const SIGNALS_EVERY: Duration = Duration::from_millis(250);
+
 enum Key {
     End,
     Pause,
@@ -119,11 +130,26 @@ enum Key {
     Other,
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
+fn failed(error: std::io::Error) -> Error {
+    Error::new(Errno::Io, "terminal", error.to_string())
+}
+
+/// The next key, or the end by a signal; `None` after the time.
 #[allow(clippy::wildcard_enum_match_arm, reason = "all other keys and events draw again")]
-fn key_within(patience: Duration) -> Result<Option<Key>> {
-    let failed = |error: std::io::Error| Error::new(Errno::Io, "terminal", error.to_string());
-    if !event::poll(patience).map_err(failed)? {
-        return Ok(None);
+fn key_within(patience: Duration, is_ended: &AtomicBool) -> Result<Option<Key>> {
+    let end = Instant::now() + patience;
+    loop {
+        if is_ended.load(Ordering::Relaxed) {
+            return Ok(Some(Key::End));
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if event::poll(left.min(SIGNALS_EVERY)).map_err(failed)? {
+            break;
+        }
+        if left <= SIGNALS_EVERY {
+            return Ok(None);
+        }
     }
     let Event::Key(key) = event::read().map_err(failed)? else { return Ok(Some(Key::Other)) };
     if key.kind == KeyEventKind::Release {
