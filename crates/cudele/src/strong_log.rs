@@ -103,8 +103,7 @@ impl StrongLogs {
     /// The same for a process that works in many directories for long: it asks only now and then,
     /// so a policy that another client sets takes effect that much later.
     pub(crate) fn known_for_dir(&self, fs: &Fs, dir: Ino) -> Result<Terms> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known().get(&dir)
+        if let Some(known) = self.known().get(&dir)
             && known.at.elapsed() < KNOWN_FOR
         {
             return Ok(known.terms.clone());
@@ -117,16 +116,14 @@ impl StrongLogs {
     /// A directory was just made: the policy of its parent holds in it, without a question for each
     /// directory of a new tree.
     pub(crate) fn inherit_terms(&self, parent: Ino, made: Ino) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let inherited = known.get(&parent).cloned();
-        drop(known);
+        let inherited = self.known().get(&parent).cloned();
         if let Some(known) = inherited {
             self.note(made, known);
         }
     }
 
     fn note(&self, dir: Ino, terms: KnownTerms) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
@@ -135,7 +132,11 @@ impl StrongLogs {
 
     /// Drops all cached terms.
     pub(crate) fn forget_terms(&self) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.known().clear();
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Ino, KnownTerms>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All of them.

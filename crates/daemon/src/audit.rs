@@ -163,7 +163,7 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 /// A peer in words.
-fn words(peer: &Peer) -> String {
+pub(crate) fn words(peer: &Peer) -> String {
     match peer {
         Peer::Trusted => "owner".to_owned(),
         Peer::Host { .. } if *peer == Peer::host() => "host".to_owned(),

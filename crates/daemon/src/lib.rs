@@ -32,7 +32,7 @@ pub use mds::{MdsOptions, run_mds};
 pub use metrics::{MetricsOptions, mds_metrics, mon_metrics};
 pub use mon::{MonOptions, Standbys, run_mon};
 
-use types::{LogEvent, LogLevel};
+use types::{ConnId, LogEvent, LogLevel, Peer};
 
 /// The error of a daemon whose lock another daemon has taken.
 fn replaced(what: &str) -> types::Error {
@@ -47,6 +47,23 @@ fn log_end(log: &Log, ended: &types::Result<()>) {
         Ok(()) => log.info("server.ended", "ended"),
         Err(error) => log.error("server.ended", format_args!("ended: {error}")),
     }
+}
+
+/// Logs a new connection, for a search.
+fn log_opened(log: &Log, conn: ConnId, peer: &Peer) {
+    log.debug("connection.opened", |name| {
+        let peer = audit::words(peer);
+        let text = format!("connection {} is open: {peer}", conn.0);
+        LogEvent::new(LogLevel::Debug, name, text).with("connection", conn.0).with("peer", peer)
+    });
+}
+
+/// Logs the end of a connection, for a search.
+fn log_closed(log: &Log, conn: ConnId, why: &str) {
+    log.debug("connection.closed", |name| {
+        let text = format!("connection {} has ended: {why}", conn.0);
+        LogEvent::new(LogLevel::Debug, name, text).with("connection", conn.0).with("why", why)
+    });
 }
 
 /// Logs the end of a connection that neither side has closed.

@@ -118,8 +118,10 @@ impl Display for LogFilter {
 }
 
 impl LogFilter {
-    fn admits(&self, event: &LogEvent) -> bool {
-        event.level <= *self.parts.get(event.part()).unwrap_or(&self.level)
+    /// Whether an event of this level and name is worth a line.
+    fn admits(&self, level: LogLevel, name: &str) -> bool {
+        let part = name.split_once('.').map_or(name, |(part, _)| part);
+        level <= *self.parts.get(part).unwrap_or(&self.level)
     }
 }
 
@@ -175,10 +177,18 @@ impl Log {
         self.write(LogEvent::new(LogLevel::Error, name, text));
     }
 
+    /// Writes an event of level debug, which is made only if the filter admits it: there are many,
+    /// and mostly nobody reads them.
+    pub fn debug(&self, name: &'static str, event: impl FnOnce(&'static str) -> LogEvent) {
+        if self.name.is_some() && self.filter.admits(LogLevel::Debug, name) {
+            self.write(event(name));
+        }
+    }
+
     /// Writes a line, if the filter admits the event.
     pub fn write(&self, event: impl Into<LogEvent>) {
         let event = event.into();
-        if self.name.is_none() || !self.filter.admits(&event) {
+        if self.name.is_none() || !self.filter.admits(event.level, event.name) {
             return;
         }
         let now = Instant::now();

@@ -235,6 +235,7 @@ impl Daemon {
             idle = false;
             match happened {
                 ConnectionEvent::Opened(conn, peer) => {
+                    crate::log_opened(log, conn, &peer);
                     audit.opened(conn, &peer);
                     mds.handle(clock, MdsInput::Opened(conn, peer), effects);
                 }
@@ -257,7 +258,10 @@ impl Daemon {
                 ConnectionEvent::Cut { from, why, was_known } => {
                     crate::log_cut(log, &from, why, was_known);
                 }
-                ConnectionEvent::Closed(conn, _) => closed.push_back(conn),
+                ConnectionEvent::Closed(conn, why) => {
+                    crate::log_closed(log, conn, &why);
+                    closed.push_back(conn);
+                }
             }
         })?;
         self.meter.note_arrived(messages);
@@ -389,7 +393,8 @@ impl Daemon {
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let mut closed = Vec::new();
         self.reactor.flush(|happened| {
-            if let ConnectionEvent::Closed(conn, _) = happened {
+            if let ConnectionEvent::Closed(conn, why) = happened {
+                crate::log_closed(&self.log, conn, &why);
                 closed.push(conn);
             }
         });

@@ -166,6 +166,7 @@ impl Daemon {
             let clock = clocks.read();
             match happened {
                 ConnectionEvent::Opened(conn, peer) => {
+                    crate::log_opened(log, conn, &peer);
                     audit.opened(conn, &peer);
                     mon.handle(clock, MonInput::Opened { conn, peer }, effects)
                 }
@@ -179,7 +180,8 @@ impl Daemon {
                 ConnectionEvent::Cut { from, why, was_known } => {
                     crate::log_cut(log, &from, why, was_known);
                 }
-                ConnectionEvent::Closed(conn, _) => {
+                ConnectionEvent::Closed(conn, why) => {
+                    crate::log_closed(log, conn, &why);
                     audit.closed(conn);
                     mon.handle(clock, MonInput::Closed { conn }, effects)
                 }
@@ -242,7 +244,8 @@ impl Daemon {
         let clock = self.clocks.read();
         let mut closed = Vec::new();
         self.reactor.flush(|happened| {
-            if let ConnectionEvent::Closed(conn, _) = happened {
+            if let ConnectionEvent::Closed(conn, why) = happened {
+                crate::log_closed(&self.log, conn, &why);
                 closed.push(conn);
             }
         });

@@ -1,11 +1,11 @@
-//! What a service manager (systemd, `Type=notify`) is told about a daemon.
+//! Messages of a daemon to its service manager (systemd, `Type=notify`).
 
 use sd_notify::NotifyState;
 
 use crate::Log;
 
-/// Says that this daemon answers requests: units that come after this one start now. Nothing is
-/// said if no service manager asked for it (`NOTIFY_SOCKET`).
+/// Tells the service manager that this daemon answers requests: it starts the units behind this one
+/// now. Without a service manager (`NOTIFY_SOCKET`) this does nothing.
 pub(crate) fn announce_ready(log: &Log) {
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
         log.warning(

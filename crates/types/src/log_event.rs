@@ -74,7 +74,7 @@ pub struct LogEvent {
     /// The part of the program, a dot, and the event: `store.full`. Names stay from release to
     /// release.
     pub name: &'static str,
-    /// What is known besides, with the same names in all events: `rank`, `term`, `client`, `dir`
+    /// Further facts, with the same names in all events: `rank`, `term`, `client`, `dir`
     /// (an inode number), `process`, `errno`, `ms`.
     pub fields: Vec<(&'static str, LogValue)>,
     /// A sentence with everything in it.
@@ -93,11 +93,5 @@ impl LogEvent {
     pub fn with(mut self, field: &'static str, value: impl Into<LogValue>) -> Self {
         self.fields.push((field, value.into()));
         self
-    }
-
-    /// The part of the program that it comes from.
-    #[must_use]
-    pub fn part(&self) -> &'static str {
-        self.name.split_once('.').map_or(self.name, |(part, _)| part)
     }
 }

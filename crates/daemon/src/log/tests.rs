@@ -24,7 +24,7 @@ fn a_line_stays_one_line() {
 #[test]
 fn a_filter_admits_by_level_and_part() {
     let filter: LogFilter = "warning,store=debug,client=error".parse().unwrap();
-    let admits = |level, name| filter.admits(&event(level, name));
+    let admits = |level, name| filter.admits(level, name);
     assert!(admits(LogLevel::Warning, "server.active") && !admits(LogLevel::Info, "server.active"));
     assert!(admits(LogLevel::Debug, "store.full"));
     assert!(admits(LogLevel::Error, "client.fenced"));

@@ -6,7 +6,7 @@ use wire::{
     Answer, ChangeOp, Grants, JobOp, MdsState, Op, ReadOp, Request, SessionOp, WantsExclusive,
 };
 
-use super::cluster::Notice;
+use super::cluster::{Notice, user};
 use super::fixture::{Tree, access_list, set_list};
 
 const LEASED: &str = "consistency: rpcs\ndurability: stream\ncache: lease\n";
@@ -268,4 +268,40 @@ fn a_server_collects_exclusive_directories_before_it_stops() {
     assert!(tree.stopped.is_empty() && tree.notices.contains(&(1, Notice::Revoke(dir))));
     tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     tree.until(|tree| !tree.stopped.is_empty());
+}
+
+/// Sends a change of client 1 ahead, and says whether the server has executed it.
+fn is_executed_ahead(tree: &mut Tree, cred: types::Cred, op: Op<'_>) -> bool {
+    let (tid, before) = (tree.tid(), tree.counted(0, "ahead"));
+    let replay = wire::Replay { time: tree.clock().time, ..wire::Replay::default() };
+    let request = Request::new(tid, Tid(tid.0 - 1), cred, op);
+    tree.send(1, 0, Request { is_async: true, replay: Some(replay), ..request });
+    tree.counted(0, "ahead") > before
+}
+
+#[test]
+fn a_client_links_ahead_only_what_it_has_alone() {
+    let link = |ino, parent| Op::Change(ChangeOp::Link { ino, parent, name: b"further" });
+    let root = types::Cred::root;
+    let mut tree = alone();
+    let (foreign, full, dir) = (tree.file, tree.full, tree.dir);
+    let own = tree.lookup(full, "a").unwrap();
+    assert!(is_executed_ahead(&mut tree, root(), link(own, full)));
+    for (why, ino, parent) in [
+        ("its directory has the name", own, full),
+        ("the directory of the file is everybody's", foreign, full),
+        ("the directory of the new name is everybody's", own, dir),
+        ("a directory has one name", full, full),
+        ("no inode has the number", Ino(1 << 50), full),
+    ] {
+        let mut tree = alone();
+        let ino = if ino == own { tree.lookup(full, "a").unwrap() } else { ino };
+        if ino == own && parent == full {
+            assert!(is_executed_ahead(&mut tree, root(), link(ino, parent)));
+        }
+        assert!(!is_executed_ahead(&mut tree, root(), link(ino, parent)), "{why}");
+    }
+    let mut tree = alone();
+    let ino = tree.lookup(full, "a").unwrap();
+    assert!(!is_executed_ahead(&mut tree, user(1000), link(ino, full)), "root's directory");
 }

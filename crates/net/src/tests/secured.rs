@@ -29,7 +29,7 @@ struct Site {
     server: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What a server has seen.
+/// The connections of a server: its peers, and the ends and refusals.
 #[derive(Debug, Default)]
 struct Seen {
     peers: Vec<Peer>,
