@@ -17,15 +17,23 @@ use std::time::Duration;
 use keys::{ClientConfig, KeyFile, Keyring};
 use rustix::net::sockopt;
 use types::{Errno, Error};
+use wire::ProtocolVersions;
+use wire::frame::FrameError;
 
 use crate::tls::{ACCEPTED, FOREIGN, Tls};
 
 /// How long a host may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
+/// How long a daemon may take to say which versions of the protocol it speaks. It may have much to
+/// do, or no processor for a while.
+const ANSWER: Duration = Duration::from_secs(20);
 /// Bytes of one receive during a handshake.
 const HANDSHAKE_BYTES: usize = 4096;
 const NOT_LOOPBACK: &str =
     "plain: is for addresses of this machine's loopback; other hosts need tcp: and a key";
+const UNASKED: &str = "it answered before it was asked";
+const ENDED: &str = "it closed the connection before it said which versions of the protocol it \
+                     speaks: it is ending, has no room, or is older than this program";
 /// A connection over TCP that is silent for so long is probed: its peer's machine may be gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
@@ -75,11 +83,13 @@ pub enum Stream {
     Tcp(TcpStream),
 }
 
-/// A connection that was opened from here; over TCP both sides have proved themselves.
+/// A connection that was opened from here: both sides have agreed on a version of the protocol, and
+/// over TCP proved themselves.
 #[derive(Debug)]
 pub struct OpenedConnection {
     pub(crate) stream: Stream,
     pub(crate) tls: Option<Tls>,
+    pub(crate) version: u8,
 }
 
 pub(crate) enum Listener {
@@ -118,17 +128,33 @@ pub(crate) fn error(address: &Address, error: &io::Error) -> Error {
 }
 
 impl Address {
-    /// Connects; over TCP with the key of this process.
+    /// Connects, and agrees on a version of the protocol; over TCP with the key of this process.
     ///
     /// # Errors
     /// `ENOENT`, `ECONNREFUSED`, `EIO`, with the address; `EACCES` without a key, or if the two
-    /// sides do not accept each other's; `EINVAL` for a plain address of another machine.
+    /// sides do not accept each other's; `EINVAL` for a plain address of another machine;
+    /// `EBADMSG` if there is no version of the protocol that both speak.
     pub fn connect(&self, keys: &Keyring) -> Result<OpenedConnection, Error> {
+        let (stream, mut tls) = self.connect_socket(keys)?;
+        let theirs = exchange(&stream, tls.as_mut()).map_err(|cause| error(self, &cause))?;
+        let version = theirs.and_then(|theirs| ProtocolVersions::OURS.agree(theirs));
+        let version = version.map_err(|cause| Error::from(cause).about(self.to_string()))?;
+        Ok(OpenedConnection { stream, tls, version })
+    }
+
+    /// Whether a daemon listens there; over TCP, whether it accepts the key of this process. The
+    /// daemon may be too busy to answer.
+    #[must_use]
+    pub fn is_served(&self, keys: &Keyring) -> bool {
+        self.connect_socket(keys).is_ok()
+    }
+
+    fn connect_socket(&self, keys: &Keyring) -> Result<(Stream, Option<Tls>), Error> {
         let config = match self {
             Self::Tcp(_) => Some(keys.key().and_then(|key| key.client())?),
             Self::Unix(_) | Self::Plain(_) => None,
         };
-        let connect = || -> io::Result<OpenedConnection> {
+        let connect = || -> io::Result<_> {
             let stream = match self {
                 Self::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
                 Self::Tcp(host) => Stream::Tcp(connect_tcp(host, |_| true)?),
@@ -136,7 +162,7 @@ impl Address {
             };
             stream.prepare()?;
             let tls = config.map(|config| shake_hands(&stream, config)).transpose()?;
-            Ok(OpenedConnection { stream, tls })
+            Ok((stream, tls))
         };
         connect().map_err(|cause| error(self, &cause))
     }
@@ -240,6 +266,61 @@ fn shake_hands(stream: &Stream, config: Arc<ClientConfig>) -> io::Result<Tls> {
         }
         taken?;
     }
+}
+
+/// Sends the versions of the protocol that this program speaks, and receives those of the daemon.
+fn exchange(
+    stream: &Stream,
+    mut tls: Option<&mut Tls>,
+) -> io::Result<Result<ProtocolVersions, FrameError>> {
+    stream.set_timeout(Some(ANSWER))?;
+    let mut wire = Vec::new();
+    match &mut tls {
+        None => wire = ProtocolVersions::OURS.to_frame(),
+        Some(tls) => drop(tls.encrypt(&ProtocolVersions::OURS.to_frame(), &mut wire)?),
+    }
+    // A daemon without room for one more has answered and closed the connection by now.
+    let sent = { stream }.write_all(&wire);
+    sent.or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) })?;
+    let mut arrived = Vec::new();
+    loop {
+        let theirs = match ProtocolVersions::decode(&arrived) {
+            Ok(Some((theirs, length))) if length == arrived.len() => Ok(theirs),
+            Ok(Some(_)) => return Err(io::Error::new(io::ErrorKind::InvalidData, UNASKED)),
+            Ok(None) => {
+                receive(stream, &mut tls, &mut arrived)?;
+                continue;
+            }
+            Err(error) => Err(error),
+        };
+        stream.set_timeout(None)?;
+        return Ok(theirs);
+    }
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// Receives once, and no byte behind the daemon's versions: frames may follow them.
+fn receive(stream: &Stream, tls: &mut Option<&mut Tls>, arrived: &mut Vec<u8>) -> io::Result<()> {
+    let bytes = if tls.is_some() { HANDSHAKE_BYTES } else { ProtocolVersions::missing(arrived) };
+    let mut buffer = vec![0; bytes];
+    let count = loop {
+        match { stream }.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if has_ended(&error) => break 0,
+            result => break result?,
+        }
+    };
+    if count == 0 {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, ENDED));
+    }
+    match tls {
+        None => arrived.extend(&buffer[..count]),
+        Some(tls) => tls.decrypt(&buffer[..count], arrived)?,
+    }
+    Ok(())
 }
 
 fn remove_stale(path: &Path) -> io::Result<()> {

@@ -10,6 +10,7 @@ use std::time::Instant;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
 use types::{ConnId, Peer};
+use wire::ProtocolVersions;
 
 use crate::address::Stream;
 use crate::limits::Limits;
@@ -30,6 +31,8 @@ pub(crate) struct Conn {
     /// left.
     address: Option<SocketAddr>,
     pub(crate) secured: Option<Box<Secured>>,
+    /// The version of the protocol that both sides speak, once the peer has sent its versions.
+    version: Option<u8>,
     /// Bytes that arrived; `inbox[start..]` was not handed out.
     inbox: Vec<u8>,
     start: usize,
@@ -54,7 +57,13 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(stream: Stream, secured: Option<Box<Secured>>, watched: EventFlags) -> Self {
+    /// A connection; with `version` one that was opened from here.
+    pub(crate) fn new(
+        stream: Stream,
+        secured: Option<Box<Secured>>,
+        version: Option<u8>,
+        watched: EventFlags,
+    ) -> Self {
         let address = match &stream {
             Stream::Unix(_) => None,
             Stream::Tcp(stream) => stream.peer_addr().ok(),
@@ -63,6 +72,7 @@ impl Conn {
             stream,
             address,
             secured,
+            version,
             inbox: Vec::new(),
             start: 0,
             left: false,
@@ -150,6 +160,9 @@ impl Conn {
         room: &mut usize,
         on: &mut impl FnMut(ConnectionEvent<'_>),
     ) -> Result<(), String> {
+        if self.version.is_none() && !self.agree()? {
+            return Ok(());
+        }
         while *room > 0 {
             let stranger = self.stranger.is_some();
             let most = if stranger { limits.first_bytes } else { wire::frame::PAYLOAD_BYTES_MAX };
@@ -166,6 +179,28 @@ impl Conn {
             }
         }
         Ok(())
+    }
+
+    /// Answers the versions of the protocol that the peer speaks. Returns whether they have
+    /// arrived.
+    fn agree(&mut self) -> Result<bool, String> {
+        let peer = ProtocolVersions::decode(&self.inbox[self.start..]);
+        let Some((theirs, length)) = peer.map_err(|error| error.to_string())? else {
+            return Ok(false);
+        };
+        self.start += length;
+        self.outbox.extend(ProtocolVersions::OURS.to_frame());
+        match ProtocolVersions::OURS.agree(theirs) {
+            Ok(version) => {
+                self.version = Some(version);
+                Ok(true)
+            }
+            Err(error) => {
+                // The peer says the same to its user, if it takes the answer at once.
+                let _ = self.transmit();
+                Err(error.to_string())
+            }
+        }
     }
 
     /// Makes room for one receive: in the buffer that all connections share or, for a longer

@@ -100,7 +100,7 @@ impl Connection {
     /// # Errors
     /// As [`Address::connect`].
     pub fn open(address: &Address, keys: &Keyring) -> Result<Self, Error> {
-        let OpenedConnection { stream, tls } = address.connect(keys)?;
+        let OpenedConnection { stream, tls, version: _ } = address.connect(keys)?;
         let tls = tls.map(|tls| Shared { sending: Mutex::default(), tls: Mutex::new(tls) });
         let arrived = if tls.is_some() { vec![0; RECEIVE_BYTES] } else { Vec::new() };
         Ok(Self {

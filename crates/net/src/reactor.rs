@@ -166,7 +166,8 @@ impl Reactor {
     /// Sets the frames for a peer beyond the limit on connections, from that limit.
     #[must_use]
     pub fn with_refusal(self, frames: impl FnOnce(usize) -> Vec<u8>) -> Self {
-        Self { refusal: frames(self.limits.connections), ..self }
+        let versions = wire::ProtocolVersions::OURS.to_frame();
+        Self { refusal: [versions, frames(self.limits.connections)].concat(), ..self }
     }
 
     /// For waking this reactor.
@@ -180,18 +181,23 @@ impl Reactor {
     /// # Errors
     /// `EIO`.
     pub fn adopt(&mut self, opened: OpenedConnection) -> Result<ConnId, Error> {
-        let OpenedConnection { stream, tls } = opened;
-        self.insert(stream, tls.map(|tls| Box::new(Secured::opened(tls))))
+        let OpenedConnection { stream, tls, version } = opened;
+        self.insert(stream, tls.map(|tls| Box::new(Secured::opened(tls))), Some(version))
     }
 
-    fn insert(&mut self, stream: Stream, secured: Option<Box<Secured>>) -> Result<ConnId, Error> {
+    fn insert(
+        &mut self,
+        stream: Stream,
+        secured: Option<Box<Secured>>,
+        version: Option<u8>,
+    ) -> Result<ConnId, Error> {
         let failed = |error: std::io::Error| Error::new(Errno::Io, "socket", error.to_string());
         stream.set_nonblocking().map_err(failed)?;
         let id = self.next;
         self.next += 1;
         let flags = EventFlags::IN | EventFlags::RDHUP;
         epoll::add(&self.epoll, &stream, EventData::new_u64(id), flags).map_err(os)?;
-        self.conns.insert(id, Conn::new(stream, secured, flags));
+        self.conns.insert(id, Conn::new(stream, secured, version, flags));
         Ok(ConnId(id))
     }
 
@@ -279,8 +285,8 @@ impl Reactor {
             self.cut_off(id, &reason, on);
             return;
         }
-        if conn.secured.as_ref().is_some_and(|secured| secured.unsent() > 0) {
-            // A step of the handshake.
+        if conn.unsent() > 0 {
+            // A step of the handshake, or the versions of this program.
             self.queue(id);
         }
         self.list(id);

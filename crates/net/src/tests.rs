@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use types::{ConnId, Errno};
-use wire::Message;
+use wire::{Message, ProtocolVersions};
 
 use crate::{Address, Connection, ConnectionEvent, Keyring, Limits, Reactor};
 
@@ -68,20 +68,68 @@ fn frames_of_every_size_come_back_in_order() {
 #[test]
 fn a_foreign_peer_is_cut_off_and_told_apart() {
     let (_dir, address) = address("s");
-    let mut reactor = listen(&address).expect("listens");
-    let mut connection = open(&address).expect("connects");
+    let mut server = Server::listen(&address, Limits::default(), 8);
+    let mut connection = server.open(&address);
     connection.send(b"GET / HTTP/1.1\r\n\r\n").expect("sends");
-    let mut reason = None;
-    while reason.is_none() {
-        let poll = reactor.poll(Duration::from_secs(10), |happened| {
-            if let ConnectionEvent::Closed(_, why) = happened {
-                reason = Some(why);
-            }
-        });
-        poll.expect("the reactor works");
-    }
-    assert!(reason.expect("closed").contains("not Cudele"));
+    until(&mut server, |server| server.closed.len() == 1);
+    assert!(server.closed[0].1.contains("not Cudele"));
     assert_eq!(connection.receive().expect_err("cut off").errno, Errno::Io);
+}
+
+/// A peer that begins with these bytes: why it is cut off, and the bytes that it receives.
+fn refused(first: &[u8]) -> (String, Vec<u8>) {
+    use std::io::{Read, Write};
+    let (_dir, address) = address("s");
+    let mut server = Server::listen(&address, Limits::default(), 8);
+    let Address::Unix(path) = &address else { unreachable!("made above") };
+    let mut socket = std::os::unix::net::UnixStream::connect(path).expect("connects");
+    socket.write_all(first).expect("sends");
+    until(&mut server, |server| server.closed.len() == 1);
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).expect("reads");
+    (server.closed[0].1.clone(), answer)
+}
+
+#[test]
+fn a_peer_of_another_release_is_told_the_versions_of_the_server() {
+    let ours = ProtocolVersions::OURS;
+    let stranger = ProtocolVersions { oldest: ours.newest + 1, newest: ours.newest + 2 };
+    let (why, answer) = refused(&stranger.to_frame());
+    assert!(why.contains(&format!("the peer speaks {stranger}")), "{why}");
+    assert_eq!(ProtocolVersions::decode(&answer), Ok(Some((ours, answer.len()))));
+    // A release that knew no versions.
+    let mut hello = Message::Stop.to_frame();
+    hello[4] = 10;
+    let (why, answer) = refused(&hello);
+    assert!(why.contains("the peer speaks version 10 of the protocol"), "{why}");
+    assert_eq!(answer, []);
+}
+
+/// The error of a client whose server answers with these bytes and closes the connection.
+fn error_after(answer: &'static [u8]) -> types::Error {
+    use std::io::Write;
+    let (_dir, address) = address("s");
+    let Address::Unix(path) = &address else { unreachable!("made above") };
+    let listener = std::os::unix::net::UnixListener::bind(path).expect("listens");
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a client");
+        socket.write_all(answer).expect("sends");
+    });
+    let error = open(&address).expect_err("no agreement");
+    server.join().expect("ends");
+    error
+}
+
+#[test]
+fn a_client_says_why_it_does_not_understand_a_server() {
+    let newer = ProtocolVersions { oldest: 200, newest: 201 }.to_frame().leak();
+    let error = error_after(newer);
+    assert_eq!(error.errno, Errno::BadMessage);
+    assert!(error.cause.contains("the peer speaks versions 200 to 201"), "{error}");
+    assert!(error.cause.contains("upgrade the older"), "{error}");
+    let error = error_after(b"");
+    assert!(error.errno == Errno::Io && error.cause.contains("older than this"), "{error}");
+    assert_eq!(error_after(b"HTTP/1.1 400 Bad Request\r\n").errno, Errno::BadMessage);
 }
 
 #[test]
@@ -105,7 +153,7 @@ fn the_socket_of_a_successor_is_left_alone() {
     std::fs::remove_file(path).expect("the first one's socket");
     let _second = listen(&address).expect("listens");
     drop(first);
-    open(&address).expect("the second one's socket is there");
+    assert!(address.is_served(&Keyring::default()), "the second one's socket is there");
 }
 
 #[test]
@@ -131,6 +179,16 @@ impl Server {
     fn listen(address: &Address, limits: Limits, reply_bytes: usize) -> Self {
         let reactor = listen(address).expect("listens").with_limits(limits);
         Self { reactor, reply_bytes, served: Vec::new(), closed: Vec::new() }
+    }
+
+    /// Connects a peer.
+    fn open(&mut self, address: &Address) -> Connection {
+        let there = address.clone();
+        let opening = std::thread::spawn(move || open(&there));
+        while !opening.is_finished() {
+            self.turn();
+        }
+        opening.join().expect("ends").expect("connects")
     }
 
     /// Once around; returns how many frames were handed out.
@@ -188,8 +246,8 @@ fn a_connection_with_many_requests_gets_one_turn_at_a_time() {
     let (_dir, address) = address("s");
     let limits = Limits { frames_per_turn: TURN, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 8);
-    let mut eager = open(&address).expect("connects");
-    let mut modest = open(&address).expect("connects");
+    let mut eager = server.open(&address);
+    let mut modest = server.open(&address);
     eager.send(&request().repeat(101)).expect("fits the socket");
     server.turn();
     while server.served.is_empty() {
@@ -219,8 +277,8 @@ fn a_client_that_reads_no_replies_is_throttled_and_delays_no_other() {
     let (_dir, address) = address("s");
     let limits = Limits { unsent_bytes: 64 << 10, ..Limits::default() };
     let mut server = Server::listen(&address, limits, REPLY);
-    let mut slow = open(&address).expect("connects");
-    let mut other = open(&address).expect("connects");
+    let mut slow = server.open(&address);
+    let mut other = server.open(&address);
     // Far more than the sockets and the limit take, also of requests.
     let count = 20_000;
     let sending = send_async(&slow, count);
@@ -273,8 +331,8 @@ fn a_client_that_reads_no_replies_for_long_is_disconnected() {
     let stalled = Duration::from_millis(50);
     let limits = Limits { unsent_bytes: 64 << 10, stalled, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 4 << 10);
-    let silent = open(&address).expect("connects");
-    let idle = open(&address).expect("connects");
+    let silent = server.open(&address);
+    let idle = server.open(&address);
     let sending = send_async(&silent, 50_000);
     while server.closed.is_empty() {
         server.turn();
@@ -310,11 +368,11 @@ fn the_first_message_of_a_peer_is_small() {
     let (_dir, address) = address("s");
     let mut server = Server::listen(&address, Limits::default(), 8);
     let most = wire::frame::FIRST_PAYLOAD_BYTES_MAX;
-    let mut large = open(&address).expect("connects");
+    let mut large = server.open(&address);
     large.send(&part_of_a_message(most + 1, 100)).expect("sends");
     until(&mut server, |server| server.closed.len() == 1);
     assert!(server.closed[0].1.contains("not Cudele"), "{:?}", server.closed);
-    let mut known = open(&address).expect("connects");
+    let mut known = server.open(&address);
     let second = Message::Chunk { tid: types::Tid(0), bytes: &vec![1; 4 * most] }.to_frame();
     known.send(&[request(), second].concat()).expect("sends");
     until(&mut server, |server| server.served(2) == 2);
@@ -324,7 +382,7 @@ fn the_first_message_of_a_peer_is_small() {
 fn an_idle_connection_has_no_buffer_and_a_part_of_a_message_no_large_one() {
     let (_dir, address) = address("s");
     let mut server = Server::listen(&address, Limits::default(), 8);
-    let mut peers: Vec<_> = (0..20).map(|_| open(&address).expect("opens")).collect();
+    let mut peers: Vec<_> = (0..20).map(|_| server.open(&address)).collect();
     for peer in &mut peers {
         peer.send(&request()).expect("sends");
     }
@@ -350,14 +408,14 @@ fn parts_of_messages_take_bounded_memory_and_the_oldest_goes_first() {
     let (_dir, address) = address("s");
     let limits = Limits { buffer_bytes: 2 << 20, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 8);
-    let mut honest = open(&address).expect("connects");
+    let mut honest = server.open(&address);
     honest.send(&request()).expect("sends");
     until(&mut server, |server| server.served(1) == 1);
     honest.receive().expect("answered");
     let mut most = 0;
     let mut peers = Vec::new();
     for number in 0..PEERS {
-        let mut peer = open(&address).expect("connects");
+        let mut peer = server.open(&address);
         peer.send(&[request(), part_of_a_message(4 << 20, 100_000)].concat())
             .expect("fits the socket");
         peers.push(peer);
@@ -389,9 +447,9 @@ fn a_client_without_hello_or_with_half_a_message_is_disconnected() {
     let short = Duration::from_millis(50);
     let limits = Limits { introduction: short, stalled: short, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 8);
-    let silent = open(&address).expect("connects");
-    let mut slow = open(&address).expect("connects");
-    let mut idle = open(&address).expect("connects");
+    let silent = server.open(&address);
+    let mut slow = server.open(&address);
+    let mut idle = server.open(&address);
     idle.send(&request()).expect("sends");
     slow.send(&[request(), part_of_a_message(1000, 100)].concat()).expect("sends");
     until(&mut server, |server| server.closed.len() == 2);
@@ -411,10 +469,10 @@ fn one_too_many_is_refused_unless_a_stranger_makes_room() {
     let mut server = Server::listen(&address, limits, 8);
     let refusal = |most| Message::Chunk { tid: types::Tid(most as u64), bytes: b"full" }.to_frame();
     server.reactor = server.reactor.with_refusal(refusal);
-    let mut strangers: Vec<_> = (0..10).map(|_| open(&address).expect("connects")).collect();
+    let mut strangers: Vec<_> = (0..10).map(|_| server.open(&address)).collect();
     let mut peers = Vec::new();
     for number in 1..=3 {
-        let mut peer = open(&address).expect("connects");
+        let mut peer = server.open(&address);
         peer.send(&request()).expect("sends");
         until(&mut server, |server| server.served.len() == number);
         peers.push(peer);
@@ -422,7 +480,7 @@ fn one_too_many_is_refused_unless_a_stranger_makes_room() {
     assert_eq!(server.closed.len(), 10, "{:?}", server.closed);
     assert!(server.closed[0].1.contains("who it is"), "{:?}", server.closed[0]);
     assert!(strangers.iter_mut().all(|stranger| stranger.receive().is_err()));
-    let mut refused = open(&address).expect("connects");
+    let mut refused = server.open(&address);
     let expected = Message::Chunk { tid: types::Tid(3), bytes: b"full" };
     refused.set_timeout(Some(Duration::from_millis(1))).expect("is set");
     let received = loop {
@@ -435,7 +493,7 @@ fn one_too_many_is_refused_unless_a_stranger_makes_room() {
     assert_eq!(Message::decode(&received), Ok(expected));
     drop(peers.pop());
     until(&mut server, |server| server.closed.len() == 11);
-    let mut next = open(&address).expect("connects");
+    let mut next = server.open(&address);
     next.send(&request()).expect("sends");
     until(&mut server, |server| server.served.len() == 4);
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0  length    4  of the payload in bytes
-//! 4  version   1
+//! 4  version   1  of the protocol; 0 in the first frame, see `ProtocolVersions`
 //! 5  reserved  3  zero
 //! 8  crc32c    4  of bytes 0..8 and of the payload
 //! 12 payload
@@ -10,7 +10,7 @@
 
 use types::{Errno, Error};
 
-use crate::VERSION;
+use crate::{ProtocolVersions, VERSION};
 
 /// Length of a frame header in bytes.
 pub const HEADER_BYTES: usize = 12;
@@ -50,11 +50,12 @@ const fn head_checksum(length: u32) -> u32 {
     !crc
 }
 
-/// The checksum of a frame with this payload and with zeros in the reserved bytes.
-fn checksum(length: u32, payload: &[u8]) -> u32 {
-    let head = HEADS.get(length as usize).copied().unwrap_or_else(|| {
+/// The checksum of a frame of this version with this payload and with zeros in the reserved bytes.
+fn checksum(version: u8, length: u32, payload: &[u8]) -> u32 {
+    let known = HEADS.get(length as usize).filter(|_| version == VERSION);
+    let head = known.copied().unwrap_or_else(|| {
         let [a, b, c, d] = length.to_le_bytes();
-        crc32c::crc32c(&[a, b, c, d, VERSION, 0, 0, 0])
+        crc32c::crc32c(&[a, b, c, d, version, 0, 0, 0])
     });
     crc32c::crc32c_append(head, payload)
 }
@@ -69,8 +70,10 @@ pub struct Frame<'a> {
 /// The connection cannot be understood and must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// The peer speaks another version.
+    /// The frame has a version that this program does not speak.
     Version(u8),
+    /// The peer speaks no version that this program speaks.
+    Versions(ProtocolVersions),
     /// The announced length is absurd: a foreign protocol.
     Length(u32),
     /// The checksum does not match, or reserved bytes are set.
@@ -81,7 +84,16 @@ impl std::fmt::Display for FrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Version(version) => {
-                write!(f, "the peer speaks protocol version {version}, this program {VERSION}")
+                let ours = ProtocolVersions::OURS;
+                write!(f, "the peer speaks version {version} of the protocol, this program {ours}")
+            }
+            Self::Versions(theirs) => {
+                let ours = ProtocolVersions::OURS;
+                write!(
+                    f,
+                    "the peer speaks {theirs} of the protocol, this program {ours}; upgrade the \
+                     older of the two"
+                )
             }
             Self::Length(length) => {
                 write!(f, "the peer announces a message of {length} bytes; it is not Cudele")
@@ -101,6 +113,12 @@ impl From<FrameError> for Error {
 
 /// Appends a frame whose payload is written by `fill`.
 pub fn encode(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    encode_in(VERSION, out, fill);
+}
+
+/// The same in a version of the protocol.
+#[inline]
+pub(crate) fn encode_in(version: u8, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.resize(start + HEADER_BYTES, 0);
     fill(out);
@@ -108,8 +126,8 @@ pub fn encode(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX, "senders split what is larger");
     header[..4].copy_from_slice(&length.to_le_bytes());
-    header[4] = VERSION;
-    let crc = checksum(length, payload);
+    header[4] = version;
+    let crc = checksum(version, length, payload);
     header[8..].copy_from_slice(&crc.to_le_bytes());
 }
 
@@ -130,6 +148,16 @@ pub fn decode_up_to(
     bytes: &[u8],
     payload_bytes_max: usize,
 ) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    decode_in(VERSION, bytes, payload_bytes_max)
+}
+
+/// The same in a version of the protocol.
+#[inline]
+pub(crate) fn decode_in(
+    version: u8,
+    bytes: &[u8],
+    payload_bytes_max: usize,
+) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
     };
@@ -137,12 +165,12 @@ pub fn decode_up_to(
     if length as usize > payload_bytes_max.min(PAYLOAD_BYTES_MAX) {
         return Err(FrameError::Length(length));
     }
-    if header[4] != VERSION {
+    if header[4] != version {
         return Err(FrameError::Version(header[4]));
     }
     let Some(payload) = rest.get(..length as usize) else { return Ok(None) };
     let crc = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-    if header[5..8] != [0; 3] || checksum(length, payload) != crc {
+    if header[5..8] != [0; 3] || checksum(version, length, payload) != crc {
         return Err(FrameError::Corrupt);
     }
     Ok(Some((Frame { payload }, HEADER_BYTES + length as usize)))
@@ -165,7 +193,7 @@ mod tests {
             let [a, b, c, d] = length.to_le_bytes();
             let head = [a, b, c, d, VERSION, 0, 0, 0];
             assert_eq!(
-                checksum(length, b"payload"),
+                checksum(VERSION, length, b"payload"),
                 crc32c::crc32c(&[&head[..], b"payload"].concat())
             );
         }

@@ -20,6 +20,7 @@ mod outbox;
 mod peer;
 mod refusal;
 mod unused;
+mod versions;
 
 pub use answer::{
     Answer, Decoupled, EffectivePolicy, Fragments, MergeReport, MergeSample, Opened, Redirect,
@@ -42,9 +43,7 @@ pub use outbox::{Outbox, answered};
 pub use peer::{PEER_VERSION, PeerBody, PeerMessage, TransferStep};
 pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::UnusedNumbers;
-
-/// The version of the protocol. Peers of different versions refuse each other in the first frame.
-pub const VERSION: u8 = 10;
+pub use versions::{OLDEST_VERSION, ProtocolVersions, VERSION};
 
 /// Entry point of the fuzz targets.
 #[doc(hidden)]

@@ -109,7 +109,7 @@ fn still_running(cluster: &Cluster, before: Option<&ClusterMap>) -> Option<Error
     let servers = before?.mds.iter().filter(|entry| entry.state != MdsState::Lost);
     let mut runs = servers.filter(|entry| {
         let address = entry.address.parse::<Address>();
-        address.is_ok_and(|address| address.connect(cluster.keys()).is_ok())
+        address.is_ok_and(|address| address.is_served(cluster.keys()))
     });
     let entry = runs.next()?;
     let cause = format!(

@@ -384,7 +384,7 @@ fn runs(cluster: &Cluster, entry: &MdsEntry) -> bool {
     match entry.state {
         MdsState::Active => answers(cluster, &address).unwrap_or(false),
         // It answers when it is active.
-        MdsState::Replaying | MdsState::Stopping => address.connect(cluster.keys()).is_ok(),
+        MdsState::Replaying | MdsState::Stopping => address.is_served(cluster.keys()),
         MdsState::Lost => false,
     }
 }

@@ -12,7 +12,7 @@ use cudele::NewFile;
 use rustix::process::Pid;
 use types::rng::Rng;
 use types::{ClientId, Epoch};
-use wire::{Hello, Message};
+use wire::{Hello, Message, ProtocolVersions};
 
 use crate::cluster::{Cluster, eventually, text};
 
@@ -20,6 +20,8 @@ fn connect(cluster: &Cluster) -> UnixStream {
     let stream = UnixStream::connect(cluster.dir.join("mds.0.sock")).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // A refused client may not even get to send this.
+    let _ = { &stream }.write_all(&ProtocolVersions::OURS.to_frame());
     stream
 }
 
@@ -122,9 +124,14 @@ fn random_bytes_do_not_keep_other_clients_from_being_served() {
     let dir = fs.open_dir("/").unwrap();
     let mut random = Rng::new(0x9e37_79b9_7f4a_7c15);
     for round in 0..3000_u64 {
-        let mut stream = connect(&cluster);
         let length = random.index(300);
         let mut bytes: Vec<u8> = (0..length).map(|_| random.byte()).collect();
+        let mut stream = if round % 3 == 0 {
+            // Not even the versions of the protocol.
+            UnixStream::connect(cluster.dir.join("mds.0.sock")).unwrap()
+        } else {
+            connect(&cluster)
+        };
         if round % 2 == 0 {
             // In a frame that is in order.
             let payload = std::mem::take(&mut bytes);
@@ -171,10 +178,15 @@ fn daemons_raise_their_limit_on_descriptors() {
 
 /// Why a server refuses a connection; nothing if it welcomes the client.
 fn answer(stream: &mut UnixStream) -> Option<String> {
-    let mut frame = vec![0; wire::frame::HEADER_BYTES];
-    stream.read_exact(&mut frame).unwrap();
-    frame.resize(wire::frame::announced(&frame).unwrap(), 0);
-    stream.read_exact(&mut frame[wire::frame::HEADER_BYTES..]).unwrap();
+    let mut frame = || {
+        let mut frame = vec![0; wire::frame::HEADER_BYTES];
+        stream.read_exact(&mut frame).unwrap();
+        frame.resize(wire::frame::announced(&frame).unwrap(), 0);
+        stream.read_exact(&mut frame[wire::frame::HEADER_BYTES..]).unwrap();
+        frame
+    };
+    assert!(ProtocolVersions::decode(&frame()).unwrap().is_some());
+    let frame = frame();
     let (frame, _) = wire::frame::decode(&frame).unwrap().unwrap();
     let answer = Message::decode(frame.payload).unwrap();
     if matches!(answer, Message::Welcome(_)) {

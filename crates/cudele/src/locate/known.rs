@@ -94,9 +94,7 @@ fn all() -> Result<Vec<ClusterFile>> {
 /// # Errors
 /// `ENOENT` if none is known, `EINVAL` if it could be one of several.
 pub(super) fn default() -> Result<PathBuf> {
-    choose(&all()?, |known| {
-        Locator::monitor_of(&known.dir).connect(&net::Keyring::default()).is_ok()
-    })
+    choose(&all()?, |known| Locator::monitor_of(&known.dir).is_served(&net::Keyring::default()))
 }
 
 /// The newest that was not stopped, if no other is alive; if all are stopped, the only one.

@@ -42,7 +42,7 @@ impl Reactor {
         let peer = if key.is_none() { crate::peer::of(&stream).map(Some) } else { Ok(None) };
         let secured = key.map(Secured::accepted).transpose();
         let (Ok(peer), Ok(secured)) = (peer, secured) else { return };
-        let Ok(id) = self.insert(stream, secured.map(Box::new)) else { return };
+        let Ok(id) = self.insert(stream, secured.map(Box::new), None) else { return };
         if let Some(conn) = self.conns.get_mut(&id.0) {
             conn.stranger = Some(Instant::now());
         }
