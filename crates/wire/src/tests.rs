@@ -564,7 +564,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 10"),
+        (1, "version 11"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -586,7 +586,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 10"),
+        (1, "version 11"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),
