@@ -31,6 +31,7 @@ pub use log::{Log, LogFilter, LogFormat};
 pub use mds::{MdsOptions, run_mds};
 pub use metrics::{MetricsOptions, mds_metrics, mon_metrics};
 pub use mon::{MonOptions, Standbys, run_mon};
+pub use supervisor::announce_ready;
 
 use types::{ConnId, LogEvent, LogLevel, Peer};
 

@@ -386,7 +386,7 @@ impl Daemon {
         for notice in effects.notices.drain(..) {
             self.log.write(&notice);
             if matches!(notice, MdsNotice::Active { .. }) {
-                crate::supervisor::announce_ready(&self.log);
+                crate::supervisor::announce_ready(&self.log, "serves requests");
             }
         }
         self.stopped |= effects.stopped;

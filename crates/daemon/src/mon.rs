@@ -134,7 +134,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let clock = daemon.clocks.read();
     daemon.handle(clock, MonInput::Start);
     // Requests wait until the map is read.
-    crate::supervisor::announce_ready(&daemon.log);
+    crate::supervisor::announce_ready(&daemon.log, "answers requests");
     while !daemon.stopped && daemon.fatal.is_none() {
         daemon.turn()?;
         if lock.is_lost() {

@@ -69,6 +69,13 @@ impl ConnId {
     pub const BALANCER: ConnId = ConnId(u64::MAX - 1);
     /// In place of a connection for the questions of other ranks: the answers are messages, too.
     pub const PEER: ConnId = ConnId(u64::MAX - 2);
+
+    /// Whether a client sends its requests here: it has a session, and sends again what was not
+    /// answered. The other requesters do not.
+    #[must_use]
+    pub fn is_of_client(self) -> bool {
+        ![Self::MONITOR, Self::NOBODY, Self::BALANCER, Self::PEER].contains(&self)
+    }
 }
 
 impl Ino {

@@ -37,7 +37,7 @@ const CHANGING: [&str; 11] = [
 ];
 
 /// Steps in the fresh system: a title, and a script that must succeed.
-const STEPS: [(&str, &str); 9] = [
+const STEPS: [(&str, &str); 10] = [
     ("the package is installed", "dpkg -i /srv/cudele.deb && cudele --version"),
     (
         "the units are verified",
@@ -78,12 +78,25 @@ const STEPS: [(&str, &str); 9] = [
          && systemctl stop mnt.mount && rm /etc/systemd/system/mnt.mount",
     ),
     (
-        "a standby takes over from a killed server, and its unit starts it again",
+        "a standby takes over from a killed server, and its unit starts another standby",
         "killed=$(systemctl show -P MainPID cudele-mds@0) && kill -9 $killed \
          && until systemctl show -P MainPID cudele-mds@0 | grep -qv -e \"^$killed$\" -e '^0$'; \
          do sleep 0.05; done \
          && until cudele status | grep -q 'mds.0 *active'; do sleep 0.05; done \
          && cudele ls /job/made | grep -q file",
+    ),
+    (
+        "the daemons are restarted one by one while a client works",
+        "(n=0; while [ ! -e /tmp/end ]; do n=$((n+1)); cudele mkdir /job/made/$n || exit 1; \
+         echo $n > /tmp/made; done) & \
+         for unit in cudele-standby@1 cudele-mds@0 cudele-mon cudele-mds@0; do \
+         systemctl restart $unit \
+         && until cudele status | grep -q 'mds.0 *active'; do sleep 0.05; done \
+         && made=$(cat /tmp/made) && until [ $(cat /tmp/made) -gt $((made+1)) ]; do sleep 0.05; done \
+         || exit 1; done \
+         && touch /tmp/end && wait $! \
+         && [ $(cudele ls /job/made | wc -l) = $(($(cat /tmp/made)+1)) ] \
+         && [ $(pgrep -cf 'cudele mds') = 2 ]",
     ),
     (
         "the cluster stops cleanly",

@@ -32,6 +32,10 @@ pub(crate) struct Args {
     /// Wait until a rank has lost its server, and take over
     #[arg(long, conflicts_with = "rank")]
     standby: bool,
+    /// If another process serves the rank, wait as a standby: a server that was restarted finds its
+    /// rank taken over
+    #[arg(long, conflicts_with = "standby")]
+    or_standby: bool,
     /// Where to listen [default: a socket in the cluster's directory]; a standby uses the address
     /// after it has taken over
     #[arg(long, value_name = "ADDR")]
@@ -72,10 +76,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     if let Some(action) = &args.action {
         return ranks::run(context, action);
     }
-    if args.standby {
-        return standby::run(context, &args.log, |rank| serve(context, args, rank));
+    if !args.standby {
+        match serve(context, args, Rank(args.rank)) {
+            Err(error) if error.errno == Errno::Busy && args.or_standby => {}
+            ended => return ended,
+        }
     }
-    serve(context, args, Rank(args.rank))
+    standby::run(context, &args.log, |rank| serve(context, args, rank))
 }
 
 fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {

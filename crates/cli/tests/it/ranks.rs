@@ -1,11 +1,12 @@
 //! Several metadata servers: subtrees that move from one to another while clients work there, and
 //! servers that are killed during that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudele::{AttrChange, Dir, Errno, Fs, Ino, NewFile, Policy, RenameFlags, Subtree};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use types::{Cred, Rank};
 
 use crate::cluster::{Cluster, eventually};
@@ -18,10 +19,13 @@ fn pin(cluster: &Cluster, path: &str, rank: u16) {
     cluster.run(&["mds", "pin", path, &rank.to_string()]);
 }
 
-fn kill(cluster: &Cluster, rank: u64) {
+fn pid_of(cluster: &Cluster, rank: u64) -> Pid {
     let entry = ranks(cluster).into_iter().find(|entry| entry["rank"] == rank).unwrap();
-    let pid = Pid::from_raw(i32::try_from(entry["pid"].as_i64().unwrap()).unwrap()).unwrap();
-    Cluster::kill_process(pid);
+    Pid::from_raw(i32::try_from(entry["pid"].as_i64().unwrap()).unwrap()).unwrap()
+}
+
+fn kill(cluster: &Cluster, rank: u64) {
+    Cluster::kill_process(pid_of(cluster, rank));
 }
 
 #[test]
@@ -366,6 +370,31 @@ fn a_standby_takes_over_a_rank_that_an_administrator_failed() {
     cluster.start();
     cluster.run(&["down"]);
     eventually("no standby is left", || cluster.daemons("mds").is_empty());
+}
+
+#[test]
+fn a_restarted_server_whose_rank_is_taken_over_is_the_next_standby() {
+    let cluster = Cluster::up_with(&["--standby", "1"]);
+    eventually("the standby waits", || cluster.dir.join("standby.0.lock").exists());
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/").unwrap();
+    dir.create("0", &NewFile::default()).unwrap();
+    let mut servers = BTreeSet::from([pid_of(&cluster, 0).as_raw_nonzero()]);
+    let mut restarted = Vec::new();
+    for round in 1..=3 {
+        kill_process(pid_of(&cluster, 0), Signal::TERM).unwrap();
+        let mut again = cluster.command(&["mds", "--rank", "0", "--or-standby"]);
+        restarted.push(again.stderr(Stdio::null()).spawn().unwrap());
+        // The standby serves it, or this one; the other waits.
+        dir.create(format!("{round}"), &NewFile::default()).unwrap();
+        servers.insert(pid_of(&cluster, 0).as_raw_nonzero());
+    }
+    assert!(servers.len() > 1, "{servers:?}");
+    eventually("one waits", || !cluster.has_condition("NO_STANDBY"));
+    assert_eq!(cluster.names("/"), ["0", "1", "2", "3"]);
+    cluster.run(&["down"]);
+    // One that still waits ends when it has not heard of the monitor for long.
+    restarted.into_iter().for_each(|mut server| assert!(server.wait().is_ok()));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! recovery; while it stops it answers only the changes that it has executed.
 
 use types::{ConnId, Errno};
-use wire::{Failure, JobOp, Message, Op, Request};
+use wire::{Failure, Message, Request};
 
 use super::{Entry, Incoming, duplicate};
 use crate::files::LapseCx;
@@ -71,7 +71,8 @@ fn is_taken(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut Md
     true
 }
 
-/// A request that came while the server is stopping: only executed ones are answered.
+/// A request that came while the server is stopping: only executed changes are answered, and
+/// requesters that do not send a request again.
 fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEffects) {
     if request.op.is_mutation()
         && let Some(client) = mds.sessions.client(conn)
@@ -79,9 +80,9 @@ fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEff
     {
         return duplicate::answer(mds, Incoming { conn, client, request }, known, effects);
     }
-    if request.replay.is_some() || matches!(request.op, Op::Job(JobOp::Merge { .. })) {
-        // Its client knows that it is applied, and resends it to the next server. A merge may be
-        // done, and only its answer be lost: the next server repeats it, which changes nothing.
+    if conn.is_of_client() && mds.sessions.client(conn).is_some() {
+        // The client sends it again to the next server: no request of a program fails when servers
+        // are restarted one by one.
         return;
     }
     let text = "the metadata server is stopping".into();

@@ -8,7 +8,7 @@
 //! answers the repeated request as it answered the first. After Nonvolatile Apply the entry stays
 //! as long, so that a later server does not reject the request either.
 
-use types::{ClientId, ConnId, Ino, Tid};
+use types::{ClientId, Ino, Tid};
 
 use super::Tables;
 use crate::ReplyTo;
@@ -34,8 +34,7 @@ impl ReleasedBy {
     /// The same, unless the merge was not the client's own request: then the client cannot repeat
     /// it.
     pub(crate) fn at(client: ClientId, ReplyTo { conn, tid }: ReplyTo) -> Option<Self> {
-        let is_own = ![ConnId::NOBODY, ConnId::MONITOR, ConnId::PEER].contains(&conn);
-        is_own.then_some(Self { client, tid })
+        conn.is_of_client().then_some(Self { client, tid })
     }
 }
 

@@ -3,8 +3,8 @@
 use metastore::request::StoreOp;
 use types::{ClientId, ConnId, Epoch, Errno, Ino, Rank};
 use wire::{
-    Access, Answer, ChangeOp, JobOp, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Replay,
-    Request, SessionOp, TransferStep, UnusedNumbers,
+    Access, Answer, ChangeOp, JobOp, Message, NewInode, Op, PeerBody, PeerMessage, RankOp, ReadOp,
+    Replay, Request, SessionOp, TransferStep, UnusedNumbers,
 };
 
 use super::cluster::{Cluster, Notice};
@@ -355,12 +355,20 @@ fn a_released_subtree_stays_under_its_policy_after_a_change_that_a_crash_interru
 }
 
 #[test]
-fn a_stopping_server_answers_new_requests_with_again() {
+fn a_stopping_server_leaves_new_requests_to_the_next_server() {
     let mut tree = Tree::new();
     tree.holds = |op| matches!(op, StoreOp::CommitDir { .. });
     tree.input(0, crate::MdsInput::Terminate);
     tree.settle();
-    assert_eq!(tree.refusal(Op::Read(ReadOp::GetAttr { ino: Ino::ROOT })), Some(Errno::Again));
+    let look = tree.ask(1, Op::Read(ReadOp::GetAttr { ino: Ino::ROOT }));
+    let new = NewInode { mode: super::cluster::FILE, ..NewInode::default() };
+    let make = tree.ask(1, Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"late", new }));
+    tree.pass(1000);
+    assert!(!tree.is_answered(1, look) && !tree.is_answered(1, make));
+    // The monitor has no session in which it would send its request again.
+    let list = Op::Read(ReadOp::GetAttr { ino: Ino::ROOT });
+    assert_eq!(tree.monitor(list).unwrap_err(), Errno::Again);
+    assert!(tree.mds(0).namespace.peek(Ino::ROOT, b"late").unwrap().is_none());
 }
 
 #[test]

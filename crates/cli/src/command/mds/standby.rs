@@ -62,8 +62,9 @@ pub(super) fn run(
     log.info("server.started", "started: waits for a rank without a server");
     let dir = context.locator().find()?.dir;
     let mut slot = dir.as_deref().and_then(announce);
+    daemon::announce_ready(&log, "waits for a rank without a server");
     let mut last_reply = Instant::now();
-    // After a rank that stops, the cluster goes down, or an administrator ended the rank's server.
+    // A rank stops: the cluster goes down, or an administrator ends the rank's server.
     let mut stopping = false;
     loop {
         match cluster.status() {
@@ -72,8 +73,9 @@ pub(super) fn run(
                 stopping |= map.mds.iter().any(|entry| entry.state == MdsState::Stopping);
                 stopping &= !map.mds.iter().all(|entry| entry.state == MdsState::Active);
                 let lost = map.mds.iter().find(|entry| entry.state == MdsState::Lost);
-                // A monitor that goes down registers no client.
-                if let Some(lost) = lost.filter(|_| !stopping || cluster.register().is_ok()) {
+                // A monitor that goes down registers no client. Its ranks may have stopped between
+                // two questions.
+                if let Some(lost) = lost.filter(|_| cluster.register().is_ok()) {
                     stopping = false;
                     drop(slot.take());
                     match serve(lost.rank) {
@@ -91,9 +93,14 @@ pub(super) fn run(
                     }
                 }
             }
-            Err(_) if stopping || last_reply.elapsed() >= GONE_AFTER => {
-                log.info("server.ended", "ended: the monitor is gone");
+            Err(_) if stopping => {
+                log.info("server.ended", "ended: the cluster is down");
                 return Ok(());
+            }
+            // A service manager starts it again.
+            Err(error) if last_reply.elapsed() >= GONE_AFTER => {
+                log.info("server.ended", "ended: the monitor is gone");
+                return Err(error);
             }
             Err(_) => {}
         }
