@@ -23,6 +23,7 @@ mod revoke;
 mod rights;
 mod room;
 mod session;
+mod stopping;
 mod store_first;
 mod trashed;
 mod turn;
@@ -139,6 +140,8 @@ steps![
     merge_request,
     // Must the store have a merge first, which only memory has?
     store_first,
+    // Does the server stop?
+    stopping,
     // Is its inode's place in the namespace known?
     astray,
     // Was the tree removed in which its inode is?
@@ -170,7 +173,7 @@ impl Entry {
     /// The request is known not to be a duplicate.
     pub(crate) const NEW: usize = Step::misplaced as usize;
     /// The client has executed the request.
-    pub(crate) const EXECUTED: usize = Step::astray as usize;
+    pub(crate) const EXECUTED: usize = Step::stopping as usize;
 }
 
 impl Mds {

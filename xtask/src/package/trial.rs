@@ -37,7 +37,7 @@ const CHANGING: [&str; 11] = [
 ];
 
 /// Steps in the fresh system: a title, and a script that must succeed.
-const STEPS: [(&str, &str); 9] = [
+const STEPS: [(&str, &str); 10] = [
     ("the package is installed", "dpkg -i /srv/cudele.deb && cudele --version"),
     (
         "the units are verified",
@@ -84,6 +84,20 @@ const STEPS: [(&str, &str); 9] = [
          do sleep 0.05; done \
          && until cudele status | grep -q 'mds.0 *active'; do sleep 0.05; done \
          && cudele ls /job/made | grep -q file",
+    ),
+    (
+        "the daemons are restarted one by one while a client works",
+        "echo 0 > /tmp/made; (n=0; while [ ! -e /tmp/end ]; do n=$((n+1)); \
+         cudele mkdir /job/made/$n || exit 1; echo $n > /tmp/made; done) & \
+         for unit in cudele-standby@1 cudele-mds@0 cudele-mon cudele-mds@0; do \
+         systemctl restart $unit \
+         && until cudele status | grep -q 'mds.0 *active'; do sleep 0.05; done \
+         && seen=$(cat /tmp/made) \
+         && until [ $(cat /tmp/made) -gt $((seen+1)) ]; do kill -0 $! && sleep 0.05 || exit 1; done \
+         || exit 1; done \
+         && touch /tmp/end && wait $! \
+         && [ $(cudele ls /job/made | wc -l) = $(($(cat /tmp/made)+1)) ] \
+         && [ $(pgrep -cf '[c]udele mds') = 2 ]",
     ),
     (
         "the cluster stops cleanly",

@@ -1,10 +1,10 @@
 //! The phase of the server: before it is active it keeps requests for later, or resent ones for
 //! recovery; while it stops it answers only the changes that it has executed.
 
-use types::{ConnId, Errno};
-use wire::{Failure, Message, Request};
+use types::ConnId;
+use wire::{Message, Request};
 
-use super::{Entry, Incoming, duplicate};
+use super::{Entry, Incoming, duplicate, stopping};
 use crate::files::LapseCx;
 use crate::resend::{EarlyCourse, ResendCx};
 use crate::session::Fate;
@@ -71,8 +71,7 @@ fn is_taken(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut Md
     true
 }
 
-/// A request that came while the server is stopping: only executed changes are answered, and
-/// requesters that do not send a request again.
+/// A request that came while the server is stopping: only executed changes are answered.
 fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEffects) {
     if request.op.is_mutation()
         && let Some(client) = mds.sessions.client(conn)
@@ -80,14 +79,9 @@ fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEff
     {
         return duplicate::answer(mds, Incoming { conn, client, request }, known, effects);
     }
-    if conn.is_of_client() && mds.sessions.client(conn).is_some() {
-        // The client sends it again to the next server: no request of a program fails when servers
-        // are restarted one by one.
-        return;
+    if let Some(failure) = stopping::leave_to_next(conn) {
+        effects.reply_error(ReplyTo { conn, tid: request.tid }, failure);
     }
-    let text = "the metadata server is stopping".into();
-    let at = ReplyTo { conn, tid: request.tid };
-    effects.reply_error(at, Failure { errno: Errno::Again, text });
 }
 
 #[cfg(test)]

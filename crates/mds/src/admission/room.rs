@@ -13,7 +13,7 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Ve
     // A resent request was acknowledged before a restart, so a full store must take it.
     let is_full =
         mds.health.room().is_full() && mds.phase == Phase::Active && !mds.resend.is_busy();
-    let refusing = mds.phase.refusing(&mds.log);
+    let refusing = mds.log.failed();
     if !is_full && refusing.is_none() {
         return Verdict::Pass;
     }

@@ -372,6 +372,27 @@ fn a_stopping_server_leaves_new_requests_to_the_next_server() {
 }
 
 #[test]
+fn a_change_that_waits_when_the_server_stops_is_left_to_the_next_server() {
+    let mut tree = Tree::new();
+    tree.checkpoint();
+    tree.stop(0);
+    tree.start(0);
+    tree.connect(1);
+    tree.until(|tree| tree.mds(0).is_active());
+    // The directory is not in memory.
+    tree.holds = |op| matches!(op, StoreOp::LookUp { .. } | StoreOp::LoadDir { .. });
+    let new = NewInode { mode: super::cluster::FILE, ..NewInode::default() };
+    let parent = Ino::ROOT;
+    let make = tree.ask(1, Op::Change(ChangeOp::Create { parent, name: b"late", new }));
+    assert!(tree.held() > 0 && !tree.is_answered(1, make));
+    tree.input(0, MdsInput::Terminate);
+    tree.holds = |op| matches!(op, StoreOp::CommitDir { .. });
+    tree.let_go();
+    tree.pass(1000);
+    assert!(!tree.is_answered(1, make));
+}
+
+#[test]
 fn a_server_that_recovers_stops_at_once() {
     let mut tree = Tree::new();
     tree.answer(Op::Session(SessionOp::Sync)).unwrap();
