@@ -50,7 +50,8 @@ impl Attempts {
         }
         let remedy = "see `cudele status`; a server that crashed is restarted by `cudele up`";
         let error = error.clone();
-        Err(if full || fenced || refused { error } else { error.remedy(remedy) })
+        let is_plain = error.remedy.is_empty() && !(full || fenced || refused);
+        Err(if is_plain { error.remedy(remedy) } else { error })
     }
 }
 
@@ -119,6 +120,10 @@ mod tests {
         let error = after(30_000, Errno::Io).unwrap_err();
         assert_eq!(error.errno, Errno::Io);
         assert!(error.remedy.contains("cudele status"));
+        let attempts = Attempts::new(Moment(0), Some(Attempts::PATIENCE));
+        let older = Error::of(Errno::BadMessage, "test").remedy("upgrade it");
+        let error = attempts.failed(Moment(u64::MAX), &older).unwrap_err();
+        assert_eq!(error.remedy, "upgrade it", "the server knows better");
         assert_eq!(after(30_000, FULL).unwrap_err().errno, FULL);
         assert_eq!(after(0, FENCED).unwrap_err().errno, FENCED);
         assert_eq!(after(499, REFUSED).unwrap(), RETRY);

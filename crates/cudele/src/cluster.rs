@@ -306,7 +306,7 @@ impl Cluster {
             None => {
                 let mut connection =
                     Connection::open(&self.address, &self.keys).map_err(|error| {
-                        if error.errno == Errno::Access && !error.remedy.is_empty() {
+                        if !error.remedy.is_empty() || error.errno == Errno::TimedOut {
                             return error;
                         }
                         error.remedy("start the cluster with `cudele up`, or check --mon and --dir")

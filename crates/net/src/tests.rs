@@ -126,7 +126,7 @@ fn a_client_says_why_it_does_not_understand_a_server() {
     let error = error_after(newer);
     assert_eq!(error.errno, Errno::BadMessage);
     assert!(error.cause.contains("the peer speaks versions 200 to 201"), "{error}");
-    assert!(error.cause.contains("upgrade the older"), "{error}");
+    assert!(error.remedy.contains("upgrade the older"), "{error}");
     let error = error_after(b"");
     assert!(error.errno == Errno::Io && error.cause.contains("older than this"), "{error}");
     assert_eq!(error_after(b"HTTP/1.1 400 Bad Request\r\n").errno, Errno::BadMessage);

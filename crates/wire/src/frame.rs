@@ -89,11 +89,7 @@ impl std::fmt::Display for FrameError {
             }
             Self::Versions(theirs) => {
                 let ours = ProtocolVersions::OURS;
-                write!(
-                    f,
-                    "the peer speaks {theirs} of the protocol, this program {ours}; upgrade the \
-                     older of the two"
-                )
+                write!(f, "the peer speaks {theirs} of the protocol, this program {ours}")
             }
             Self::Length(length) => {
                 write!(f, "the peer announces a message of {length} bytes; it is not Cudele")
@@ -107,7 +103,10 @@ impl std::error::Error for FrameError {}
 
 impl From<FrameError> for Error {
     fn from(error: FrameError) -> Self {
-        Error::new(Errno::BadMessage, "", error.to_string())
+        let is_of_another_release =
+            matches!(error, FrameError::Version(_) | FrameError::Versions(_));
+        let error = Error::new(Errno::BadMessage, "", error.to_string());
+        if is_of_another_release { error.remedy("upgrade the older of the two") } else { error }
     }
 }
 
