@@ -2,7 +2,7 @@
 //! the end of a client's patience.
 
 use types::{Errno, Error, Moment, Rank, Result, Span};
-use wire::{ClusterMap, MdsState};
+use wire::{ClusterMap, MdsState, MonOp};
 
 /// The error of a client whose work another client took over, and of a rank that is gone: no later
 /// attempt can succeed.
@@ -52,6 +52,48 @@ impl Attempts {
         let error = error.clone();
         let is_plain = error.remedy.is_empty() && !(full || fenced || refused);
         Err(if is_plain { error.remedy(remedy) } else { error })
+    }
+}
+
+/// How long a monitor may be away: an administrator restarts it.
+const MONITOR_AWAY: Span = Span::from_millis(3_000);
+/// How long its socket may be missing: a monitor that starts removes the one before it.
+const SOCKET_MISSING: Span = Span::from_millis(10);
+
+/// How far a request to the monitor came before its connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The monitor did not receive all of it, so it was not executed.
+    Unsent,
+    /// It may have been executed.
+    Unanswered,
+}
+
+/// The attempts of a client to make one request of the monitor.
+#[derive(Clone, Copy, Debug)]
+pub struct MonitorAttempts {
+    since: Moment,
+}
+
+impl MonitorAttempts {
+    /// Attempts that began at a moment.
+    #[must_use]
+    pub fn new(since: Moment) -> Self {
+        Self { since }
+    }
+
+    /// An attempt failed. Returns the pause before the next one.
+    ///
+    /// # Errors
+    /// The error of the attempt, if there is no next one: without a monitor there is no socket, and
+    /// the caller learns so at once; a request that may not be executed twice is not sent again.
+    pub fn failed(&self, now: Moment, op: &MonOp<'_>, lost: Lost, error: Error) -> Result<Span> {
+        let may_repeat = lost == Lost::Unsent || op.may_repeat();
+        let is_away = matches!(error.errno, Errno::Refused | Errno::Io);
+        let patience = if is_away { MONITOR_AWAY } else { SOCKET_MISSING };
+        let may_return = is_away || error.errno == Errno::NotFound;
+        let is_over = now.since(self.since) >= patience;
+        if may_repeat && may_return && !is_over { Ok(RETRY.min(patience)) } else { Err(error) }
     }
 }
 
@@ -107,6 +149,30 @@ mod tests {
     fn after(millis: u64, errno: Errno) -> Result<Span> {
         let attempts = Attempts::new(Moment(0), Some(Attempts::PATIENCE));
         attempts.failed(Moment(0) + Span::from_millis(millis), &Error::of(errno, "test"))
+    }
+
+    #[test]
+    fn a_client_waits_for_a_monitor_that_restarts_and_repeats_what_may_be_repeated() {
+        let stop = MonOp::Stop;
+        let after = |millis, op, lost, errno| {
+            let now = Moment(0) + Span::from_millis(millis);
+            let error = Error::of(errno, "monitor");
+            MonitorAttempts::new(Moment(0))
+                .failed(now, op, lost, error)
+                .map_err(|error| error.errno)
+        };
+        for (op, lost) in [(&stop, Lost::Unsent), (&MonOp::Status, Lost::Unanswered)] {
+            assert_eq!(after(1, op, lost, Errno::Io), Ok(RETRY));
+            assert_eq!(after(1, op, lost, Errno::Refused), Ok(RETRY));
+            assert_eq!(after(3_000, op, lost, Errno::Refused), Err(Errno::Refused));
+        }
+        assert_eq!(after(1, &stop, Lost::Unanswered, Errno::Io), Err(Errno::Io));
+        // Without a cluster there is no socket: the user learns so at once.
+        assert_eq!(after(1, &stop, Lost::Unsent, Errno::NotFound), Ok(SOCKET_MISSING));
+        assert_eq!(after(10, &stop, Lost::Unsent, Errno::NotFound), Err(Errno::NotFound));
+        for errno in [Errno::Access, Errno::Busy, Errno::TimedOut, Errno::BadMessage] {
+            assert_eq!(after(1, &MonOp::Status, Lost::Unsent, errno), Err(errno));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use client::{Lost, MonitorAttempts};
 use net::{Address, Connection, Keyring};
 use types::{ClientId, Cred, Errno, Error, Peer, Rank, Result, Tid};
 use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, UnusedNumbers};
@@ -48,13 +49,16 @@ struct Link {
 }
 
 impl Cluster {
-    /// Finds a cluster and connects to its monitor.
+    /// Finds a cluster and connects to its monitor. Waits for a monitor that restarts.
     ///
     /// # Errors
     /// As [`Locator::find`]; `ECONNREFUSED` if the monitor does not run.
     pub fn find(locator: &Locator) -> Result<Arc<Self>> {
         let found = locator.find()?;
-        Self::connect_with(&found.mon, &found.keys)
+        let cluster = Self::new(&found.mon, &found.keys, true);
+        cluster.call(MonOp::Status)?;
+        crate::waiting::note(&cluster);
+        Ok(cluster)
     }
 
     /// Connects to a monitor on this machine. For servers that listen on TCP, it has the key that
@@ -72,18 +76,22 @@ impl Cluster {
     /// # Errors
     /// `ECONNREFUSED` or `ENOENT` without a monitor; `EACCES` without a key that it accepts.
     pub fn connect_with(address: &Address, keys: &Keyring) -> Result<Arc<Self>> {
-        let cluster = Self::open(address, keys, true)?;
+        let cluster = Self::new(address, keys, true);
+        // The caller asks whether there is a monitor now.
+        cluster.once(MonOp::Status)?;
         crate::waiting::note(&cluster);
         Ok(cluster)
     }
 
     /// The same for clients that start no thread.
     pub(crate) fn connect_threadless(address: &Address, keys: &Keyring) -> Result<Arc<Self>> {
-        Self::open(address, keys, false)
+        let cluster = Self::new(address, keys, false);
+        cluster.call(MonOp::Status)?;
+        Ok(cluster)
     }
 
-    fn open(address: &Address, keys: &Keyring, threads: bool) -> Result<Arc<Self>> {
-        let cluster = Arc::new(Self {
+    fn new(address: &Address, keys: &Keyring, threads: bool) -> Arc<Self> {
+        Arc::new(Self {
             address: address.clone(),
             keys: keys.clone(),
             link: Mutex::default(),
@@ -91,9 +99,7 @@ impl Cluster {
             contact: Contact::default(),
             asked: Noted::default(),
             threads,
-        });
-        cluster.call(MonOp::Status)?;
-        Ok(cluster)
+        })
     }
 
     pub(crate) fn has_threads(&self) -> bool {
@@ -289,31 +295,40 @@ impl Cluster {
         if answer == MonAnswer::Done { Ok(()) } else { Err(unexpected(&answer)) }
     }
 
+    /// Makes a request of the monitor, and waits for a monitor that restarts.
     pub(crate) fn call(&self, op: MonOp<'_>) -> Result<MonAnswer> {
+        let attempts = MonitorAttempts::new(crate::moment());
+        loop {
+            match self.attempt(op) {
+                Ok(answer) => return answer,
+                Err((lost, error)) => {
+                    crate::pause(attempts.failed(crate::moment(), &op, lost, error)?);
+                }
+            }
+        }
+    }
+
+    /// The same without a second attempt.
+    fn once(&self, op: MonOp<'_>) -> Result<MonAnswer> {
+        self.attempt(op).unwrap_or_else(|(_, error)| Err(error))
+    }
+
+    /// Makes a request of the monitor. The outer error is that of a connection that failed.
+    fn attempt(&self, op: MonOp<'_>) -> Attempt {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         self.asked.set(Some((Instant::now(), "it has not answered".to_owned())));
         let result = self.exchange(&mut link, op);
         self.asked.set(None);
-        if result.as_ref().is_err_and(|error| matches!(error.errno, Errno::Io | Errno::TimedOut)) {
+        if result.is_err() {
             *link = None;
         }
         result
     }
 
-    fn exchange(&self, link: &mut Option<Link>, op: MonOp<'_>) -> Result<MonAnswer> {
+    fn exchange(&self, link: &mut Option<Link>, op: MonOp<'_>) -> Attempt {
         let link = match link {
             Some(link) => link,
-            None => {
-                let mut connection =
-                    Connection::open(&self.address, &self.keys).map_err(|error| {
-                        if !error.remedy.is_empty() || error.errno == Errno::TimedOut {
-                            return error;
-                        }
-                        error.remedy("start the cluster with `cudele up`, or check --mon and --dir")
-                    })?;
-                connection.set_timeout(Some(TIMEOUT))?;
-                link.insert(Link { connection, next: 1 })
-            }
+            None => link.insert(self.open().map_err(|error| (Lost::Unsent, error))?),
         };
         let tid = Tid(link.next);
         link.next += 1;
@@ -324,24 +339,42 @@ impl Cluster {
             let introduction = Message::MonRequest { tid: ASIDE, cred, op: MonOp::Status };
             frame.splice(..0, introduction.to_frame());
         }
-        let sent = link.connection.send(&frame);
+        let sent = link.connection.send(&frame).map_err(|error| (Lost::Unsent, error));
         loop {
             let payload = match link.connection.receive() {
                 Ok(payload) => payload,
-                Err(error) => return sent.and(Err(error)),
+                Err(error) => return sent.and(Err((Lost::Unanswered, error))),
             };
-            let Message::MonReply { tid: answered, result } = Message::decode(payload)? else {
+            let message = Message::decode(payload);
+            let message = message.map_err(|cause| (Lost::Unanswered, Error::from(cause)))?;
+            let Message::MonReply { tid: answered, result } = message else {
                 continue;
             };
             if answered == tid {
-                return result.map_err(Error::from);
+                return Ok(result.map_err(Error::from));
             }
             if let (Tid(0), Err(failure)) = (answered, result) {
-                return Err(Error::from(failure).about(self.address.to_string()));
+                let refusal = Error::from(failure).about(self.address.to_string());
+                return Err((Lost::Unsent, refusal));
             }
         }
     }
+
+    fn open(&self) -> Result<Link> {
+        let connection = Connection::open(&self.address, &self.keys);
+        let mut connection = connection.map_err(|error| {
+            if !error.remedy.is_empty() || error.errno == Errno::TimedOut {
+                return error;
+            }
+            error.remedy("start the cluster with `cudele up`, or check --mon and --dir")
+        })?;
+        connection.set_timeout(Some(TIMEOUT))?;
+        Ok(Link { connection, next: 1 })
+    }
 }
+
+/// The monitor's answer, or the error of the connection.
+type Attempt = std::result::Result<Result<MonAnswer>, (Lost, Error)>;
 
 impl Awaited for Cluster {
     fn awaited(&self) -> Option<ServerWait> {

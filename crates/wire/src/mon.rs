@@ -114,6 +114,22 @@ pub struct Beacon {
 }
 
 impl MonOp<'_> {
+    /// Whether a second execution does no harm: a client that lost its connection to the monitor
+    /// sends the request again.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        match self {
+            MonOp::Register | MonOp::Status | MonOp::BalancerLog { .. } => true,
+            MonOp::Decouple { .. }
+            | MonOp::SetPolicy { .. }
+            | MonOp::Stop
+            | MonOp::Fail { .. }
+            | MonOp::SetBalancer { .. }
+            | MonOp::RevertBalancer
+            | MonOp::Remove { .. } => false,
+        }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             MonOp::Register => out.put_u8(1),

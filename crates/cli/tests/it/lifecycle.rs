@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use cudele::NewFile;
+use cudele::{Locator, NewFile};
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
@@ -97,6 +97,25 @@ fn a_killed_monitor_does_not_stop_the_namespace() {
     assert_eq!(cluster.start()["started"], json!(["mon"]));
     assert_eq!(cluster.names("/"), ["while-it-was-away"]);
     assert_eq!(cluster.json(&["status"])["mds"][0]["state"], "active");
+}
+
+/// An administrator restarts the daemons one by one, and scripts go on.
+#[test]
+fn commands_and_mounts_wait_for_a_monitor_that_restarts() {
+    let cluster = Cluster::up();
+    let locator = Locator { dir: Some(cluster.dir.clone()), ..Locator::default() };
+    let monitor = cudele::Cluster::find(&locator).unwrap();
+    for round in 0..3 {
+        cluster.kill("mon");
+        let mut waiting = cluster.command(&["mkdir", &format!("/{round}")]).spawn().unwrap();
+        assert_eq!(cluster.start()["started"], json!(["mon"]), "round {round}");
+        assert!(waiting.wait().unwrap().success(), "round {round}");
+        // This one had a connection to the monitor before.
+        assert_eq!(monitor.status().unwrap().mds.len(), 1, "round {round}");
+    }
+    assert_eq!(cluster.names("/"), ["0", "1", "2"]);
+    cluster.run(&["down"]);
+    assert!(cluster.fails(1, &["ls", "/"]).contains("cudele up"));
 }
 
 #[test]
