@@ -97,15 +97,18 @@ impl MonitorAttempts {
     }
 }
 
-/// The address of the active server of a rank, or of one that recovers: that one waits for its
-/// clients, which must repeat unsafe requests before it serves any other request.
+/// The address of the active server of a rank; or of one that recovers, which waits for its clients,
+/// as they must repeat unsafe requests before it serves any other request; or of one that stops,
+/// which serves them while it writes.
 ///
 /// # Errors
 /// `EAGAIN` if the rank has no such server, `ESTALE` if the cluster does not have the rank.
 pub fn server_of(map: &ClusterMap, rank: Rank) -> Result<&str> {
     let of_rank = || map.mds.iter().filter(|entry| entry.rank == rank);
     let is = |state| of_rank().find(|entry| entry.state == state);
-    if let Some(entry) = is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
+    if let Some(entry) =
+        [MdsState::Active, MdsState::Replaying, MdsState::Stopping].into_iter().find_map(is)
+    {
         return Ok(&entry.address);
     }
     let (errno, cause) = if rank != Rank(0) && of_rank().next().is_none() {

@@ -6,11 +6,10 @@ use crate::health::HealthCx;
 use crate::{Mds, MdsEffects};
 
 impl Mds {
-    /// The state that the monitor hears of. A server that collects the changes of clients before it
-    /// stops is stopping: the monitor gives a server up that does not follow.
+    /// The state that the monitor hears of. A server that still serves after the order to stop is
+    /// stopping: the monitor gives a server up that does not follow.
     pub(crate) fn state(&self) -> MdsState {
-        let stops = self.caps.is_ending || self.resend.stops();
-        if stops { MdsState::Stopping } else { self.phase.state() }
+        if self.checkpoint.stop.is_some() { MdsState::Stopping } else { self.phase.state() }
     }
 
     pub(crate) fn beacon_tick(&mut self, effects: &mut MdsEffects) {

@@ -33,6 +33,7 @@ use crate::opens::Opens;
 use crate::purge::{PurgeCx, Purges};
 use crate::session::Sessions;
 use crate::snapshot::Snapshots;
+use crate::stop::StopOrder;
 use crate::store::{StoreOps, Waiting};
 use crate::tables::{Tables, TablesCx};
 use crate::{Counters, MdsEffects, Phase, ReplyTo, Settings};
@@ -80,6 +81,8 @@ pub(crate) struct Checkpoint {
     flushes: Flushes,
     /// Requests that wait until everything is written.
     waiters: Vec<(Seq, ReplyTo)>,
+    /// The order to stop.
+    pub(crate) stop: Option<StopOrder>,
 }
 
 /// Whether damage keeps a directory from being written. Faults of a client's runs do not count.
@@ -101,6 +104,11 @@ impl Checkpoint {
     /// Whether a directory waits for the journal, which is durable up to `safe`.
     pub(crate) fn wants_journal(&self, safe: Seq) -> bool {
         self.captured.back().is_some_and(|(seq, ..)| *seq > safe)
+    }
+
+    /// Whether the server stops and leaves its journal to the next one.
+    pub(crate) fn keeps_journal(&self) -> bool {
+        self.stop.as_ref().is_some_and(StopOrder::keeps_journal)
     }
 
     /// Whether directories are written, or will be.
@@ -414,7 +422,8 @@ impl CheckpointCx<'_> {
         if many && self.checkpoint.target.is_none() && self.log.oldest().is_some() {
             self.checkpoint.target = self.log.trim_target(self.settings.segments_max / 2);
         }
-        if !self.checkpoint.waiters.is_empty() || self.phase == crate::Phase::Stopping {
+        let is_end = self.phase == Phase::Stopping && !self.checkpoint.keeps_journal();
+        if !self.checkpoint.waiters.is_empty() || is_end {
             // Also in place of a target for trimming: if damage keeps the segments, each tick takes
             // one that no write can reach.
             if self.namespace.dirtiest().is_some() {

@@ -4,7 +4,7 @@ use metastore::request::{StoreFailure, StoreResult, Token};
 use types::{ClientId, ConnId, Epoch};
 use wire::{Hello, Message};
 
-use crate::authority::{ExportCx, ImportCx, Places, ReshapeCx};
+use crate::authority::{ImportCx, Places};
 use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
@@ -79,7 +79,7 @@ impl Mds {
                 BalanceCx::of(self).note_balancer();
             }
             Message::Heartbeat(bytes) => BalanceCx::of(self).note_heartbeat(bytes),
-            Message::Stop => self.terminate(effects),
+            Message::Stop => self.terminate(false, effects),
             Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
             Message::Hello(_)
             | Message::Welcome(_)
@@ -176,40 +176,5 @@ impl Mds {
             }
         }
         PurgeCx::of(self).step(effects);
-    }
-
-    /// Writes everything down and stops.
-    pub(crate) fn terminate(&mut self, effects: &mut MdsEffects) {
-        match self.phase {
-            // First apply the changes that clients know as applied: the next server would not wait
-            // for them.
-            Phase::Active if self.resend.is_busy() => {
-                self.resend.stop_when_done();
-                self.beacon_tick(effects);
-            }
-            Phase::Active => {
-                if !CapsCx::of(self).end_exclusive(effects) {
-                    // `caps_tick` comes back here.
-                    self.beacon_tick(effects);
-                    return;
-                }
-                self.phase = Phase::Stopping;
-                ExportCx::of(self).stop(effects);
-                ReshapeCx::of(self).stop(effects);
-                self.tell_ended(effects);
-                self.snapshot_step(effects);
-                if self.settings.private.is_none() {
-                    self.checkpoint.write_all();
-                }
-                self.beacon_tick(effects);
-            }
-            // Nothing was accepted yet, and the journal still holds everything, also which clients
-            // the next server must wait for.
-            Phase::Recovering | Phase::Reconnecting { .. } => {
-                self.phase = Phase::Stopped;
-                effects.stopped = true;
-            }
-            Phase::Stopping | Phase::Stopped => {}
-        }
     }
 }

@@ -138,7 +138,7 @@ pub enum MdsInput<'a> {
     Work,
     /// A few milliseconds passed.
     Tick,
-    /// Write everything down and stop.
+    /// Stop: the next server of the rank goes on. (`Message::Stop` of the monitor ends the cluster.)
     Terminate,
 }
 
@@ -288,7 +288,7 @@ impl Mds {
             MdsInput::Answered(answer) => BalanceCx::of(self).answered(&answer, effects),
             MdsInput::Work => self.work(effects),
             MdsInput::Tick => self.tick(effects),
-            MdsInput::Terminate => self.terminate(effects),
+            MdsInput::Terminate => self.terminate(true, effects),
         }
         if std::mem::take(&mut self.balance.is_news) {
             self.monitor_connected(effects);
@@ -297,7 +297,7 @@ impl Mds {
             if self.fetches.is_any_woken() {
                 self.resume_woken(effects);
             }
-            if self.resend.is_pending() || !self.early.is_empty() {
+            if self.resend.is_busy() || !self.early.is_empty() {
                 self.resend_on(effects);
             }
             if !self.authority.is_plain() {
@@ -458,10 +458,8 @@ impl Mds {
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
             CapsCx::of(self).tick(effects);
-            if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
-                self.terminate(effects);
-            }
         }
+        self.advance_stop(effects);
         self.beacon_tick(effects);
         NoticeCx::of(self).tick(effects);
     }

@@ -29,7 +29,7 @@ pub enum MdsNotice {
         /// Its term.
         term: Epoch,
     },
-    /// The server writes everything down, to stop.
+    /// The server got the order to stop.
     Stopping,
     /// The object store fails, or works again.
     Store(StoreNotice),
@@ -211,10 +211,10 @@ impl NoticeCx<'_> {
             self.noticed.phase = Some(self.phase);
             let (last, term) = (self.log.last(), self.tables.epoch());
             effects.notices.extend(match self.phase {
-                Phase::Recovering | Phase::Stopped => None,
+                // The order to stop was reported.
+                Phase::Recovering | Phase::Stopping | Phase::Stopped => None,
                 Phase::Reconnecting { .. } => Some(MdsNotice::Replayed { last, term }),
                 Phase::Active => Some(MdsNotice::Active { term }),
-                Phase::Stopping => Some(MdsNotice::Stopping),
             });
         }
         effects.notices.extend(self.noticed.store.notice(self.now).map(MdsNotice::Store));

@@ -63,8 +63,6 @@ pub(crate) struct Resend {
     stuck: Option<Errno>,
     /// All clients of the previous term returned, so each change that was executed comes again.
     all_returned: bool,
-    /// The server got the order to stop since.
-    stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
     orphans: bool,
     /// The clients of the previous term whose reports of open files and locks are taken before all
@@ -73,18 +71,8 @@ pub(crate) struct Resend {
 }
 
 impl Resend {
-    /// Whether resent changes are being executed, or the server stops when they are done.
-    #[inline]
-    pub(crate) fn is_pending(&self) -> bool {
-        self.busy || self.stop
-    }
-
-    /// Whether the server stops when they are done.
-    pub(crate) fn stops(&self) -> bool {
-        self.stop
-    }
-
     /// Whether resent changes are being executed.
+    #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
@@ -102,7 +90,6 @@ impl Resend {
         assert!(late, "a late change is executed, and does not come again");
         let stuck = self.stuck.is_none() || !self.late.is_empty();
         assert!(stuck, "a change that could not be executed is late");
-        assert!(!self.stop || self.busy, "the server stops behind the resent changes");
     }
 
     fn is_late(&self, client: ClientId) -> bool {
@@ -115,12 +102,6 @@ impl Resend {
         let before = self.requests.len();
         self.requests.retain(|(_, from, _)| *from != conn);
         self.requests.len() < before
-    }
-
-    /// Stops the server when the resent changes are done.
-    pub(crate) fn stop_when_done(&mut self) {
-        assert!(self.busy, "the server stops behind the resent changes");
-        self.stop = true;
     }
 
     /// Whether a request names an inode whose place in the tree, and with it its policy, is not
@@ -274,8 +255,6 @@ pub(crate) enum ResendNeed {
     Absent(ClientId, Vec<u8>),
     /// The server takes these frames. It keeps those that have to wait for their turn.
     Frames(VecDeque<(ConnId, Vec<u8>)>),
-    /// The server stops.
-    Stop,
 }
 
 impl ResendCx<'_> {
@@ -440,8 +419,7 @@ impl ResendCx<'_> {
                 None => self.next_turn(),
             }
         }
-        let stops = !self.resend.busy && std::mem::take(&mut self.resend.stop);
-        stops.then_some(ResendNeed::Stop)
+        None
     }
 
     /// The turn's changes are done: begins the next turn.

@@ -322,7 +322,6 @@ impl Mds {
             match need {
                 ResendNeed::Frame(conn, frame) => self.take_frames([(conn, frame)], effects),
                 ResendNeed::Frames(frames) => self.take_frames(frames, effects),
-                ResendNeed::Stop => self.terminate(effects),
                 // Asynchronous operations are left out: the client resends them when it is back,
                 // and until then no other client gets into its directories.
                 ResendNeed::Absent(client, frame) => {

@@ -198,6 +198,12 @@ impl DirTable {
         self.all.get(&ino).and_then(|dir| dir.touched).unwrap_or_default()
     }
 
+    /// Whether a directory has changes that the store may not have and that are in no journal.
+    #[must_use]
+    pub fn is_any_unjournalled(&self) -> bool {
+        self.all.values().any(|dir| dir.unjournalled || dir.overtaking)
+    }
+
     /// Whether the directory has changes that the store does not have, and whether some of them are
     /// in no journal.
     #[must_use]

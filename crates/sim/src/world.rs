@@ -55,7 +55,9 @@ pub(crate) enum Event {
     Tick(usize, u64),
     Work(usize, u64),
     Start(usize),
+    /// A server is to stop: the next one goes on, or the cluster ends.
     Terminate(usize),
+    EndCluster(usize),
     Connect(usize, Rank),
     /// A message of one rank to another one.
     Peer(usize, Vec<u8>),

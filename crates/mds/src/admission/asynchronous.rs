@@ -69,7 +69,7 @@ fn execute(
             if mds.settings.observe {
                 effects.observe(client, remembered);
             }
-            CapsCx::of(mds).follow_exclusive(client, request, removed);
+            CapsCx::of(mds).follow_exclusive(client, request, removed, effects);
         }
         Ok(Performed::Answer(_) | Performed::Later) => {}
         // No client has a split directory alone, and fetching it would bring no name.

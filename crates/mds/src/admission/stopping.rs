@@ -6,11 +6,11 @@ use wire::{Failure, Op};
 
 use super::{Incoming, Verdict};
 use crate::op::Refused;
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
-    if mds.phase == Phase::Stopping { verdict(from) } else { Verdict::Pass }
+    if mds.is_stopping() { verdict(from) } else { Verdict::Pass }
 }
 
 #[cold]

@@ -4,6 +4,7 @@ use types::{ClientId, Errno, FileType, Ino};
 use wire::{ChangeOp, Op, Request};
 
 use super::CapsCx;
+use crate::MdsEffects;
 use crate::op::{place_of, touched};
 
 impl CapsCx<'_> {
@@ -36,6 +37,7 @@ impl CapsCx<'_> {
         client: ClientId,
         request: &Request<'_>,
         removed: Option<Ino>,
+        effects: &mut MdsEffects,
     ) {
         let Some(replay) = request.replay else { return };
         if let Op::Change(ChangeOp::Create { parent, ref new, .. }) = request.op
@@ -44,6 +46,9 @@ impl CapsCx<'_> {
             && self.caps.grant(client, replay.ino, self.now)
         {
             self.caps.grant_exclusive(client, replay.ino);
+            if self.caps.is_ending {
+                self.revoke(ClientId(0), replay.ino, effects);
+            }
         } else if let Some(removed) = removed {
             self.returned(client, removed);
         }

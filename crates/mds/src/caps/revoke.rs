@@ -159,14 +159,13 @@ impl CapsCx<'_> {
     }
 
     /// Collects all changes of clients: revokes the directories that they have alone, and gives
-    /// none. Returns whether it has all.
-    pub(crate) fn end_exclusive(&mut self, effects: &mut MdsEffects) -> bool {
+    /// none.
+    pub(crate) fn end_exclusive(&mut self, effects: &mut MdsEffects) {
         self.caps.is_ending = true;
         let alone: Vec<Ino> = self.caps.exclusive().map(|(dir, _)| dir).collect();
         for dir in &alone {
             self.revoke(ClientId(0), *dir, effects);
         }
-        alone.is_empty()
     }
 
     /// A client has dropped a directory: requests that wait for that check again.

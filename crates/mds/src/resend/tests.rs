@@ -361,12 +361,14 @@ fn a_late_change_awaits_no_request_behind_resent_changes_of_its_client() {
 }
 
 #[test]
-fn a_server_stops_once_behind_the_resent_changes() {
+fn a_server_stops_behind_the_resent_changes() {
     let mut mds = executing(&[(1, resent(5, 1))]);
-    mds.resend.stop_when_done();
+    mds.terminate(true, &mut MdsEffects::default());
     assert!(matches!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Absent(..))));
-    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Stop));
     assert_eq!(ResendCx::of(&mut mds).step(), None);
+    assert_eq!(mds.phase, Phase::Active);
+    mds.advance_stop(&mut MdsEffects::default());
+    assert_eq!(mds.phase, Phase::Stopping);
 }
 
 #[test]

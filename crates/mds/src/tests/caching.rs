@@ -270,6 +270,28 @@ fn a_server_collects_exclusive_directories_before_it_stops() {
     tree.until(|tree| !tree.stopped.is_empty());
 }
 
+/// A client that makes directories without end kept the server from stopping.
+#[test]
+fn a_server_that_stops_asks_for_directories_that_are_made_meanwhile() {
+    let mut tree = alone();
+    let dir = tree.full;
+    let numbers = tree.answer(Op::Job(JobOp::Extend { subtree: Ino(0), count: 9 }));
+    let Ok(Answer::Range(numbers)) = numbers else { panic!("{numbers:?} are no numbers") };
+    let own = Ino(numbers.start);
+    tree.input(0, crate::MdsInput::Terminate);
+    let new = wire::NewInode { mode: 0o040_755, ..wire::NewInode::default() };
+    let (tid, create) = (tree.tid(), ChangeOp::Create { parent: dir, name: b"made", new });
+    let replay = Some(wire::Replay { ino: own, time: tree.clock().time, ..Default::default() });
+    let request = Request::new(tid, Tid(tid.0 - 1), types::Cred::root(), Op::Change(create));
+    tree.send(1, 0, Request { is_async: true, replay, ..request });
+    tree.pass(10);
+    assert!(tree.notices.contains(&(1, Notice::Revoke(own))), "{:?}", tree.notices);
+    for dir in [dir, own] {
+        tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
+    }
+    tree.until(|tree| !tree.stopped.is_empty());
+}
+
 /// Sends a change of client 1 ahead, and says whether the server has executed it.
 fn is_executed_ahead(tree: &mut Tree, cred: types::Cred, op: Op<'_>) -> bool {
     let (tid, before) = (tree.tid(), tree.counted(0, "ahead"));

@@ -532,9 +532,9 @@ impl Cluster {
         assert!(matches!(done, Ok(Answer::Safe(_))), "{done:?}");
     }
 
-    /// Stops the server of a rank, and waits for that.
+    /// Stops the server of a rank with its cluster, and waits for that.
     pub(crate) fn stop(&mut self, rank: usize) {
-        self.input(rank, MdsInput::Terminate);
+        self.input(rank, MdsInput::FromMonitor(Message::Stop));
         self.settle();
         self.until(|cluster| cluster.stopped.contains(&rank));
         self.stopped.clear();

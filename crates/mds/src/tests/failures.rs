@@ -2,7 +2,7 @@
 
 use metastore::request::StoreOp;
 use types::{Errno, Ino, Rank};
-use wire::{AdminOp, Answer, ChangeOp, JobOp, Op, RankOp, ReadOp, SessionOp};
+use wire::{AdminOp, Answer, ChangeOp, JobOp, Message, Op, RankOp, ReadOp, SessionOp};
 
 use super::Cluster;
 use super::fixture::Tree;
@@ -201,7 +201,7 @@ fn a_server_stops_although_a_damaged_directory_keeps_its_journal() {
     tree.ask(1, Op::Admin(AdminOp::Checkpoint));
     tree.pass(20);
     tree.file(Ino::ROOT, "last");
-    tree.input(0, MdsInput::Terminate);
+    tree.input(0, MdsInput::FromMonitor(Message::Stop));
     tree.pass(20);
     tree.let_go();
     tree.stop(0);

@@ -3,8 +3,8 @@
 use metastore::request::StoreOp;
 use types::{ClientId, ConnId, Epoch, Errno, Ino, Rank};
 use wire::{
-    Access, Answer, ChangeOp, JobOp, Message, NewInode, Op, PeerBody, PeerMessage, RankOp, ReadOp,
-    Replay, Request, SessionOp, TransferStep, UnusedNumbers,
+    Access, Answer, ChangeOp, JobOp, MdsState, Message, NewInode, Op, PeerBody, PeerMessage,
+    RankOp, ReadOp, Replay, Request, SessionOp, TransferStep, UnusedNumbers,
 };
 
 use super::cluster::{Cluster, Notice};
@@ -17,6 +17,11 @@ fn restarted(tree: &mut Tree) {
     tree.start(0);
     tree.connect(1);
     tree.until(|tree| tree.mds(0).is_active());
+}
+
+fn make(name: &[u8]) -> Op<'_> {
+    let new = NewInode { mode: super::cluster::FILE, ..NewInode::default() };
+    Op::Change(ChangeOp::Create { parent: Ino::ROOT, name, new })
 }
 
 fn walk(tree: &mut Tree, path: &[u8]) -> Option<Errno> {
@@ -355,11 +360,62 @@ fn a_released_subtree_stays_under_its_policy_after_a_change_that_a_crash_interru
 }
 
 #[test]
+fn a_server_serves_requests_while_it_writes_before_it_stops() {
+    let mut tree = Tree::new();
+    tree.answer(make(b"before")).unwrap();
+    tree.holds = |op| matches!(op, StoreOp::CommitDir { .. });
+    tree.input(0, MdsInput::FromMonitor(Message::Stop));
+    assert_eq!(tree.states[&0], MdsState::Stopping, "the monitor gives up a server that stays");
+    tree.pass(1000);
+    let making = tree.ask(1, make(b"meanwhile"));
+    tree.until(|tree| tree.is_answered(1, making));
+    tree.holds = |_| false;
+    tree.let_go();
+    tree.until(|tree| tree.stopped == [0]);
+    tree.stopped.clear();
+    restarted(&mut tree);
+    for name in ["before", "meanwhile"] {
+        assert_eq!(walk(&mut tree, name.as_bytes()), None, "{name}");
+    }
+}
+
+#[test]
+fn a_server_leaves_its_journal_to_the_next_one() {
+    let mut tree = Tree::new();
+    tree.answer(make(b"before")).unwrap();
+    tree.holds = |op| matches!(op, StoreOp::CommitDir { .. });
+    tree.input(0, MdsInput::Terminate);
+    tree.until(|tree| tree.stopped == [0]);
+    assert_eq!(tree.held(), 0, "no directory is written");
+    tree.stopped.clear();
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"before"), None);
+}
+
+#[test]
+fn a_server_writes_what_its_journal_lacks_before_the_next_one_starts() {
+    let mut tree = Tree::new();
+    let (path, client) = (&b"/open"[..], ClientId(0));
+    let policy = &b"consistency: rpcs\ndurability: none\n"[..];
+    tree.monitor(Op::Change(ChangeOp::SetPolicy { path, policy, client })).unwrap();
+    let new = NewInode { mode: super::cluster::FILE, ..NewInode::default() };
+    let create = ChangeOp::Create { parent: tree.open, name: b"volatile", new };
+    tree.answer(Op::Change(create)).unwrap();
+    tree.input(0, MdsInput::Terminate);
+    tree.until(|tree| tree.stopped == [0]);
+    tree.stopped.clear();
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"open/volatile"), None);
+}
+
+#[test]
 fn a_stopping_server_leaves_new_requests_to_the_next_server() {
     let mut tree = Tree::new();
-    tree.holds = |op| matches!(op, StoreOp::CommitDir { .. });
-    tree.input(0, crate::MdsInput::Terminate);
-    tree.settle();
+    tree.checkpoint();
+    // The end of the journal is written last.
+    tree.holds = |op| matches!(op, StoreOp::Put { .. });
+    tree.input(0, MdsInput::FromMonitor(Message::Stop));
+    assert_eq!(tree.mds(0).phase, crate::Phase::Stopping);
     let look = tree.ask(1, Op::Read(ReadOp::GetAttr { ino: Ino::ROOT }));
     let new = NewInode { mode: super::cluster::FILE, ..NewInode::default() };
     let make = tree.ask(1, Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"late", new }));

@@ -85,7 +85,9 @@ impl Cells {
         if fault.kills_server() {
             self.requests.crash(0);
         } else if fault == Fault::Stop {
-            world.schedule(1, Event::Terminate(0));
+            let stop =
+                if world.rng.below(2) == 0 { Event::Terminate(0) } else { Event::EndCluster(0) };
+            world.schedule(1, stop);
         }
         self.notice_crashes();
     }

@@ -191,7 +191,10 @@ impl Requests {
             (faults.crashes, (|_| Event::Crash) as fn(u64) -> Event),
             (faults.breaks, Event::Break),
             (faults.kills, Event::Kill),
-            (faults.stops, |_| Event::Terminate(0)),
+            (faults.stops, |which| match which % 2 {
+                0 => Event::Terminate(0),
+                _ => Event::EndCluster(0),
+            }),
             (self.plan.snapshots, |_| Event::Snapshot),
         ] {
             for _ in 0..self.world.rng.below(count + 1) {
@@ -210,7 +213,8 @@ impl Requests {
         self.issuing = false;
         self.world.fail_store(0);
         self.world.events.retain(|_, event| {
-            !matches!(event, Event::Crash | Event::Break(_) | Event::Kill(_) | Event::Terminate(0))
+            let is_stop = matches!(event, Event::Terminate(_) | Event::EndCluster(_));
+            !is_stop && !matches!(event, Event::Crash | Event::Break(_) | Event::Kill(_))
         });
         self.oracle.store_fails |= self.world.faults.errors_percent > 0;
         let within = liveness::ANSWERED_WITHIN.0;
@@ -386,7 +390,7 @@ impl Requests {
             return;
         }
         self.harden();
-        self.world.schedule(1, Event::Terminate(0));
+        self.world.schedule(1, Event::EndCluster(0));
         if !self.run_until(liveness::ANSWERED_WITHIN.0, |run| run.world.servers[0].stopped) {
             return self.world.check(Err("told to stop, the server did not".into()));
         }

@@ -129,6 +129,10 @@ pub(crate) trait Drive: Workload {
                 world.note(format_args!("$ terminate"));
                 self.handle(server, MdsInput::Terminate);
             }
+            Event::EndCluster(server) => {
+                world.note(format_args!("$ end the cluster"));
+                self.handle(server, MdsInput::FromMonitor(Message::Stop));
+            }
             Event::Connect(client, rank) => self.connect(client, rank),
             Event::Peer(server, frame) => match decode(&frame) {
                 Some(message) => {

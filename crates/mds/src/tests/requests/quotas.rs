@@ -106,8 +106,7 @@ fn a_restarted_server_counts_again() {
     tree.answer(create(sub, "b")).unwrap();
     assert_eq!(tree.refusal(create(sub, "c")), Some(Errno::Quota));
     // A clean end stores everything, and the next server reads it.
-    tree.input(0, crate::MdsInput::Terminate);
-    tree.settle();
+    tree.stop(0);
     restarted(&mut tree);
     tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"dir/sub" })).unwrap();
     assert_eq!(used(&mut tree, dir), (7, 7));
