@@ -97,9 +97,9 @@ impl MonitorAttempts {
     }
 }
 
-/// The address of the active server of a rank; or of one that recovers, which waits for its clients,
-/// as they must repeat unsafe requests before it serves any other request; or of one that stops,
-/// which serves them while it writes.
+/// The address of the active server of a rank; or of one that recovers, because it waits for its
+/// clients, which must repeat unsafe requests before it serves any other request; or of one that
+/// stops, which serves them while it writes.
 ///
 /// # Errors
 /// `EAGAIN` if the rank has no such server, `ESTALE` if the cluster does not have the rank.

@@ -39,6 +39,7 @@ mod programs;
 mod readdir;
 mod recovery;
 mod remove;
+mod restart;
 mod segments;
 mod sync;
 mod trim;
@@ -146,6 +147,8 @@ enum Name {
     Predict,
     /// Restart of a killed metadata server
     Recovery,
+    /// The servers of four ranks restarted one by one while clients work
+    Restart,
     /// Memory of the metadata server per inode
     Memory,
     /// Creates over a Unix socket, over TCP without keys, and over TCP with TLS
@@ -199,6 +202,35 @@ enum Name {
 
 type Experiment = fn(&mut Lab) -> Result<()>;
 
+/// The experiments of `all`.
+const ALL: [Experiment; 25] = [
+    mechanisms::run,
+    compositions::run,
+    creates::run,
+    interference::run,
+    knee::run,
+    overload::run,
+    journal_size::run,
+    segments::run,
+    block_allow::run,
+    merge::run,
+    batch::run,
+    insert::run,
+    sync::run,
+    recovery::run,
+    memory::run,
+    trim::run,
+    readdir::run,
+    branch::run,
+    balancers::run_where_possible,
+    checkpoint::run,
+    workflow::run,
+    dataset::run,
+    policy_change::run,
+    placement::run,
+    fuse::run_where_possible,
+];
+
 impl Name {
     fn experiments(self) -> Vec<Experiment> {
         // The machine's own figures come first: all later ones are read beside them.
@@ -220,6 +252,7 @@ impl Name {
             Self::Persist => experiments.push(persist::run),
             Self::Predict => experiments.push(predict::run),
             Self::Recovery => experiments.push(recovery::run),
+            Self::Restart => experiments.push(restart::run),
             Self::Memory => experiments.push(memory::run),
             Self::Network => experiments.push(network::run),
             Self::Remove => experiments.push(remove::run),
@@ -243,33 +276,7 @@ impl Name {
             Self::Fuse => experiments.push(fuse::run),
             Self::Intercept => experiments.push(intercept::run),
             Self::Probe => {}
-            Self::All => experiments.extend([
-                mechanisms::run as Experiment,
-                compositions::run,
-                creates::run,
-                interference::run,
-                knee::run,
-                overload::run,
-                journal_size::run,
-                segments::run,
-                block_allow::run,
-                merge::run,
-                batch::run,
-                insert::run,
-                sync::run,
-                recovery::run,
-                memory::run,
-                trim::run,
-                readdir::run,
-                branch::run,
-                balancers::run_where_possible,
-                checkpoint::run,
-                workflow::run,
-                dataset::run,
-                policy_change::run,
-                placement::run,
-                fuse::run_where_possible,
-            ]),
+            Self::All => experiments.extend(ALL),
         }
         experiments
     }

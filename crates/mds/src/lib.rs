@@ -138,7 +138,7 @@ pub enum MdsInput<'a> {
     Work,
     /// A few milliseconds passed.
     Tick,
-    /// Stop: the next server of the rank goes on. (`Message::Stop` of the monitor ends the cluster.)
+    /// Stop: the next server of the rank goes on. `Message::Stop` ends the cluster.
     Terminate,
 }
 

@@ -1,5 +1,5 @@
-//! Stopping cleanly: everything is written down, and the journal ends. Or, if only the server of this
-//! rank ends, the journal stays: the next server replays what the store does not have.
+//! Stopping cleanly: everything is written down, and the journal ends. Or, if only the server of
+//! this rank ends, the journal stays: the next server replays what the store does not have.
 //!
 //! A server that gets the order to stop serves requests while it writes. Clients wait only for the
 //! last round, which writes what changed during the round before: they go on at the next server.

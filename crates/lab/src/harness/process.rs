@@ -1,6 +1,7 @@
 //! A process as the kernel sees it: its memory, its written bytes, its end.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,19 +9,35 @@ use cudele::{Errno, Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+/// Tells a process of ours to end, also one that is not a child of this process.
+pub(crate) fn terminate(pid: u32) -> Result<()> {
+    send(pid, Signal::TERM).map(drop)
+}
+
 /// Kills a process of ours, also one that is not a child of this process, and waits until it
 /// has ended: only then are its files closed and its locks free. A peer that sees its connection
 /// closed knows less, because the kernel closes the files of a process one after the other.
 pub(crate) fn kill(pid: u32, patience: Duration) -> Result<()> {
-    let failed = |cause: String| Error::new(Errno::Io, format!("the process {pid}"), cause);
-    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let id = id.ok_or_else(|| failed("this is no process id".to_owned()))?;
-    let process = pidfd_open(id, PidfdFlags::empty()).map_err(|error| failed(error.to_string()))?;
-    pidfd_send_signal(&process, Signal::KILL).map_err(|error| failed(error.to_string()))?;
+    let process = send(pid, Signal::KILL)?;
+    let failed = |cause: String| failed(pid, cause);
     let timeout = patience.try_into().map_err(|_| failed("the patience is too long".to_owned()))?;
     let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout))
         .map_err(|error| failed(error.to_string()))?;
     if ended == 0 { Err(failed("it was killed and does not end".to_owned())) } else { Ok(()) }
+}
+
+/// Sends a signal. The descriptor is the process's, even if its number has another process by then.
+fn send(pid: u32, signal: Signal) -> Result<OwnedFd> {
+    let failed = |cause: String| failed(pid, cause);
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(|| failed("this is no process id".to_owned()))?;
+    let process = pidfd_open(id, PidfdFlags::empty()).map_err(|error| failed(error.to_string()))?;
+    pidfd_send_signal(&process, signal).map_err(|error| failed(error.to_string()))?;
+    Ok(process)
+}
+
+fn failed(pid: u32, cause: String) -> Error {
+    Error::new(Errno::Io, format!("the process {pid}"), cause)
 }
 
 /// Resident memory in bytes.
