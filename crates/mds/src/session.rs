@@ -412,6 +412,15 @@ impl Sessions {
         }
     }
 
+    /// The clients with a connection that have made changes, sorted.
+    pub(crate) fn connected(&self) -> Vec<ClientId> {
+        let connected = |session: &Session| session.conn.is_some() && session.floor != Tid(0);
+        let known = self.by_client.iter().filter(|(_, session)| connected(session));
+        let mut known: Vec<ClientId> = known.map(|(client, _)| *client).collect();
+        known.sort_unstable();
+        known
+    }
+
     /// Whether every client of the previous term is back and has sent everything again.
     pub(crate) fn all_returned(&self) -> bool {
         self.by_client.values().all(|session| !session.awaited && !session.resending)

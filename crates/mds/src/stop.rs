@@ -4,13 +4,17 @@
 //! A server that gets the order to stop serves requests while it writes. Clients wait only for the
 //! last round, which writes what changed during the round before: they go on at the next server.
 
-use types::{Moment, Seq, Span};
+use std::collections::BTreeSet;
+
+use journal::Event;
+use types::{ClientId, Moment, Origin, Seq, Span};
 
 use crate::authority::{ExportCx, ReshapeCx};
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
+use crate::leases::ANYBODY;
 use crate::log::Log;
-use crate::session::Sessions;
+use crate::session::{GONE, Sessions};
 use crate::tables::{JournalEnd, Tables};
 use crate::{Mds, MdsEffects, MdsNotice, Phase};
 
@@ -137,8 +141,36 @@ impl Mds {
         ReshapeCx::of(self).stop(effects);
         self.tell_ended(effects);
         self.snapshot_step(effects);
-        if !keeps_journal && self.settings.private.is_none() {
+        if keeps_journal {
+            ExportCx::of(self).expect_no_silent_clients();
+        } else if self.settings.private.is_none() {
             self.checkpoint.write_all();
+        }
+    }
+}
+
+impl ExportCx<'_> {
+    /// The next server need not wait for clients that have nothing to report and use nothing that
+    /// they cached: they asked nothing for so long that this server, too, would not wait for them.
+    /// They notice the end of their connection with their next request, perhaps in hours.
+    fn expect_no_silent_clients(&mut self) {
+        let Self { base, locks, .. } = self;
+        let (now, lease) = (base.clock.now, base.settings.lease);
+        let asked = |client| base.sessions.get(client).map_or(now, |session| session.asked);
+        let has_nothing = |client: &ClientId| {
+            let is_silent = now.since(asked(*client)) >= lease;
+            *client != ANYBODY
+                && !base.opens.is_any_of(*client)
+                && !locks.is_any_of(*client)
+                && (is_silent || !base.caps.is_holding(*client))
+        };
+        let silent: Vec<ClientId> = base.tables.expected().filter(has_nothing).collect();
+        silent.into_iter().for_each(|client| base.tables.stop_expecting(client));
+        // Nor for those whose changes the journal has: it has all of them.
+        let expected: BTreeSet<ClientId> = base.tables.expected().collect();
+        for client in base.sessions.connected().into_iter().filter(|it| !expected.contains(it)) {
+            let event = Event::Session { client, tid: GONE };
+            base.log.append(now, Origin::default(), &event);
         }
     }
 }
@@ -183,6 +215,7 @@ impl CheckpointCx<'_> {
         }
         if self.checkpoint.keeps_journal() {
             // What was begun at the store may end there or not, as in a crash.
+            self.storing_tables().tick(effects);
             effects.stopped =
                 self.log.is_idle() && self.tables.is_idle() && !self.merges.is_halfway();
             return effects.stopped;

@@ -392,6 +392,27 @@ fn a_server_leaves_its_journal_to_the_next_one() {
     assert_eq!(walk(&mut tree, b"before"), None);
 }
 
+/// An idle client notices the end of its connection with its next request.
+#[test]
+fn the_next_server_waits_for_no_client_that_has_nothing_to_report() {
+    for (opens, waits) in [(false, false), (true, true)] {
+        let mut tree = Tree::new();
+        let file = tree.file;
+        if opens {
+            tree.answer(Op::Session(SessionOp::Open { ino: file, write: false })).unwrap();
+        }
+        let tid = tree.ask_caching(1, Op::Read(ReadOp::GetAttr { ino: Ino::ROOT }));
+        tree.until(|tree| tree.is_answered(1, tid));
+        tree.pass(2000);
+        tree.input(0, MdsInput::Terminate);
+        tree.until(|tree| tree.stopped == [0]);
+        tree.stopped.clear();
+        tree.start(0);
+        tree.pass(100);
+        assert_eq!(tree.mds(0).is_active(), !waits, "opens: {opens}");
+    }
+}
+
 #[test]
 fn a_server_writes_what_its_journal_lacks_before_the_next_one_starts() {
     let mut tree = Tree::new();
