@@ -53,6 +53,8 @@ pub struct Router {
     /// Whether anything was found on another rank than 0.
     several: bool,
     redirected: u64,
+    /// How often a server reported that files moved.
+    reports: u64,
 }
 
 impl Router {
@@ -73,6 +75,13 @@ impl Router {
         }
         self.places.insert(ino, rank);
         debug_assert!(self.places.len() <= PLACES_MAX, "the number of places is bounded");
+    }
+
+    /// A server reported that these files moved to a rank. An answer to a request from before may
+    /// be older than that.
+    pub fn note_moved(&mut self, files: &[Ino], to: Rank) {
+        self.reports += 1;
+        files.iter().for_each(|ino| self.set_place(*ino, to));
     }
 
     /// Whether this client knows of another rank than 0, or of a split directory. Until then every

@@ -102,6 +102,10 @@ impl Ranks {
         if rank == Rank(0) { Some(zero.clone()) } else { known.links.get(&rank).cloned() }
     }
 
+    fn note_moved(&self, files: &[Ino], to: Rank) {
+        self.lock().router.note_moved(files, to);
+    }
+
     fn set_place(&self, ino: Ino, rank: Rank) {
         self.lock().router.set_place(ino, rank);
     }

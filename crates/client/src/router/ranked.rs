@@ -35,6 +35,8 @@ pub(super) struct Ranked {
     /// The ranks that another rank referred to, and that never heard of the inode.
     ignorant: Vec<Rank>,
     state: RankedState,
+    /// The reports of moved files before the request was sent; fewer for a first request.
+    reports: u64,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +78,7 @@ impl Ranked {
             unknown_since: None,
             ignorant: Vec::new(),
             state: RankedState::Begin,
+            reports: 0,
         }
     }
 
@@ -184,6 +187,7 @@ impl Ranked {
             return Step::fail(error.remedy("`cudele mds ls` shows who serves what"));
         }
         self.hops += 1;
+        self.reports = cx.router.reports;
         if cx.router.is_linked(self.rank) {
             return self.send();
         }
@@ -257,6 +261,12 @@ impl Ranked {
             return Follow::begin(cx, &op, elsewhere);
         }
         self.single = false;
+        let has_returned = |ino| cx.router.place(ino) == self.rank;
+        if self.reports != cx.router.reports && named(&op).is_some_and(has_returned) {
+            // The file came to this rank after the answer, and its open state is here: elsewhere
+            // it would leave its locks to other clients.
+            return self.ask(cx);
+        }
         self.rank = elsewhere.rank;
         if self.ignorant.contains(&self.rank) {
             // The rank serves the subtree, but has not loaded the inode: only a walk helps.

@@ -134,6 +134,31 @@ fn the_open_state_of_a_file_goes_to_the_rank_that_changes_the_file_first() {
     assert_eq!(world.log(), ["0 grow 5", "reclaim 1", "ranks", "1 grow 5"]);
 }
 
+/// The file went away and came back while the answer was on its way: its lock is with the rank that
+/// has redirected the request.
+#[test]
+fn a_redirect_from_before_a_report_takes_no_open_state_away() {
+    let mut router = Router::default();
+    let op = Op::Session(SessionOp::Open { ino: HERE, write: false });
+    let mut route = Route::request();
+    let next = |route: &mut Route, router: &mut Router, input| match route.handle(
+        router,
+        Moment(1),
+        &op,
+        input,
+    ) {
+        RouteEffect::Send { rank, .. } => format!("send {}", rank.0),
+        RouteEffect::Reclaim { rank, .. } => format!("reclaim {}", rank.0),
+        RouteEffect::Ranks => "ranks".to_owned(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(next(&mut route, &mut router, RouteInput::Start), "send 0");
+    router.note_moved(&[HERE], Rank(0));
+    assert_eq!(next(&mut route, &mut router, RouteInput::Answer(moved(1))), "send 0");
+    // The next answer is newer than the report.
+    assert_eq!(next(&mut route, &mut router, RouteInput::Answer(moved(1))), "reclaim 1");
+}
+
 #[test]
 fn a_redirect_is_followed_and_remembered() {
     let mut world = World::new(2);

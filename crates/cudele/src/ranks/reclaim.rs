@@ -73,7 +73,7 @@ impl Ranks {
     /// A server said that these files moved to a rank.
     fn follow(self: &Arc<Self>, zero: &Arc<Link>, to: Rank, files: &[Ino]) -> Result<()> {
         self.carry(zero, to, |links| {
-            files.iter().for_each(|ino| self.set_place(*ino, to));
+            self.note_moved(files, to);
             client::follow(links, files, to);
         })
     }

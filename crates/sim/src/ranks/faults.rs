@@ -9,9 +9,10 @@ impl Ranks {
             return;
         }
         let server = self.world.rng.index(self.world.servers.len());
-        // At once, or in the middle of a write.
-        match self.world.rng.below(3) {
+        // At once, on order, or in the middle of a write.
+        match self.world.rng.below(4) {
             0 => self.crash(server),
+            1 => self.world.schedule(1, Event::Terminate(server)),
             _ => self.world.servers[server].doomed = Some(self.world.rng.between(1, 40)),
         }
         let after = self.world.rng.between(50, 600) * MS;

@@ -127,10 +127,12 @@ pub(crate) trait Drive: Workload {
             Event::Start(server) => self.start(server),
             Event::Terminate(server) => {
                 world.note(format_args!("$ terminate"));
+                world.servers[server].leaves_rest = true;
                 self.handle(server, MdsInput::Terminate);
             }
             Event::EndCluster(server) => {
                 world.note(format_args!("$ end the cluster"));
+                world.servers[server].leaves_rest = false;
                 self.handle(server, MdsInput::FromMonitor(Message::Stop));
             }
             Event::Connect(client, rank) => self.connect(client, rank),
@@ -211,6 +213,7 @@ pub(crate) trait Drive: Workload {
         let known = &mut world.servers[server];
         known.term += 1;
         (known.mds, known.recovered, known.stopped) = (Some(mds), false, false);
+        known.leaves_rest = false;
         let term = known.term;
         world.schedule(MS, Event::Tick(server, term));
         self.handle(server, MdsInput::FromMonitor(Message::Map(Box::new(map))));

@@ -247,7 +247,7 @@ pub(crate) trait Routes: Workload {
             return world.schedule(MS, Event::Carry(client, from));
         }
         let router = &mut world.clients[client].router;
-        files.iter().for_each(|ino| router.set_place(*ino, to));
+        router.note_moved(&files, to);
         client::follow(&mut self.sessions(client), &files, to);
         self.world_mut().schedule(1, Event::Carry(client, from));
     }

@@ -22,12 +22,15 @@ pub(crate) struct Server {
     pub(crate) recovered: bool,
     /// It got the order to stop, and did.
     pub(crate) stopped: bool,
+    /// The order was to leave the rest to the next server.
+    pub(crate) leaves_rest: bool,
 }
 
 impl Server {
     pub(super) fn on(memory: Memory) -> Self {
-        let (disk, recovered, stopped) = (Disk::on(memory), false, false);
-        Self { mds: None, term: 0, disk, doomed: None, recovered, stopped }
+        let (recovered, stopped, leaves_rest) = (false, false, false);
+        let disk = Disk::on(memory);
+        Self { mds: None, term: 0, disk, doomed: None, recovered, stopped, leaves_rest }
     }
 
     pub(crate) fn is_recovered(&self) -> bool {
@@ -72,20 +75,31 @@ impl World {
     pub(super) fn kill_server(&mut self, server: usize) -> Option<Mds> {
         let mds = self.servers[server].mds.take()?;
         self.crashes += 1;
+        self.cut_disk(server);
+        self.ended(server);
+        Some(mds)
+    }
+
+    /// Tears the pending writes of a server.
+    fn cut_disk(&mut self, server: usize) {
         // The appends of other servers survive this crash.
         for other in (0..self.servers.len()).filter(|other| *other != server) {
             self.servers[other].disk.sync_appends();
         }
         self.servers[server].disk.crash(&mut self.rng);
-        self.ended(server);
-        Some(mds)
     }
 
-    /// The server ended cleanly. Its last store operations are still executed.
+    /// The server ended cleanly. Its last store operations are still executed, or cut off, if the
+    /// next server goes on.
     pub(super) fn stop_server(&mut self, server: usize) {
         self.note(format_args!("$ stopped"));
-        let Server { disk, mds, stopped, .. } = &mut self.servers[server];
-        disk.finish(&mut self.rng);
+        self.tally.count("servers stopped", 1);
+        if self.servers[server].leaves_rest && self.rng.below(2) == 0 {
+            self.cut_disk(server);
+        } else {
+            self.servers[server].disk.finish(&mut self.rng);
+        }
+        let Server { mds, stopped, .. } = &mut self.servers[server];
         (*mds, *stopped) = (None, true);
         self.ended(server);
     }
