@@ -43,7 +43,7 @@ pub use job::{
     SentJournal, SentMerge, Step, SubtreeJob, SyncDue, SyncWhen, sum_of_reports,
 };
 pub use left::{IntactJournal, LogNeed, LogState, LogStep, in_order};
-pub use reach::{Attempts, Lost, MonitorAttempts, fenced, refusal, server_of, unreached};
+pub use reach::{Attempts, Delivery, MonitorAttempts, fenced, refusal, server_of, unreached};
 pub use removal::RankRemoval;
 pub use router::{
     Route, RouteEffect, RouteInput, Router, Sessions, WALKS_MAX, WalkStep, Walks, follow, holder,

@@ -62,7 +62,7 @@ const SOCKET_MISSING: Span = Span::from_millis(10);
 
 /// How far a request to the monitor came before its connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum Delivery {
     /// The monitor did not receive all of it, so it was not executed.
     Unsent,
     /// It may have been executed.
@@ -87,8 +87,14 @@ impl MonitorAttempts {
     /// # Errors
     /// The error of the attempt, if there is no next one: without a monitor there is no socket, and
     /// the caller learns so at once; a request that may not be executed twice is not sent again.
-    pub fn failed(&self, now: Moment, op: &MonOp<'_>, lost: Lost, error: Error) -> Result<Span> {
-        let may_repeat = lost == Lost::Unsent || op.may_repeat();
+    pub fn failed(
+        &self,
+        now: Moment,
+        op: &MonOp<'_>,
+        delivery: Delivery,
+        error: Error,
+    ) -> Result<Span> {
+        let may_repeat = delivery == Delivery::Unsent || op.may_repeat();
         let is_away = matches!(error.errno, Errno::Refused | Errno::Io);
         let patience = if is_away { MONITOR_AWAY } else { SOCKET_MISSING };
         let may_return = is_away || error.errno == Errno::NotFound;
@@ -164,17 +170,17 @@ mod tests {
                 .failed(now, op, lost, error)
                 .map_err(|error| error.errno)
         };
-        for (op, lost) in [(&stop, Lost::Unsent), (&MonOp::Status, Lost::Unanswered)] {
+        for (op, lost) in [(&stop, Delivery::Unsent), (&MonOp::Status, Delivery::Unanswered)] {
             assert_eq!(after(1, op, lost, Errno::Io), Ok(RETRY));
             assert_eq!(after(1, op, lost, Errno::Refused), Ok(RETRY));
             assert_eq!(after(3_000, op, lost, Errno::Refused), Err(Errno::Refused));
         }
-        assert_eq!(after(1, &stop, Lost::Unanswered, Errno::Io), Err(Errno::Io));
+        assert_eq!(after(1, &stop, Delivery::Unanswered, Errno::Io), Err(Errno::Io));
         // Without a cluster there is no socket: the user learns so at once.
-        assert_eq!(after(1, &stop, Lost::Unsent, Errno::NotFound), Ok(SOCKET_MISSING));
-        assert_eq!(after(10, &stop, Lost::Unsent, Errno::NotFound), Err(Errno::NotFound));
+        assert_eq!(after(1, &stop, Delivery::Unsent, Errno::NotFound), Ok(SOCKET_MISSING));
+        assert_eq!(after(10, &stop, Delivery::Unsent, Errno::NotFound), Err(Errno::NotFound));
         for errno in [Errno::Access, Errno::Busy, Errno::TimedOut, Errno::BadMessage] {
-            assert_eq!(after(1, &MonOp::Status, Lost::Unsent, errno), Err(errno));
+            assert_eq!(after(1, &MonOp::Status, Delivery::Unsent, errno), Err(errno));
         }
     }
 

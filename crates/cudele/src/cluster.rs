@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use client::{Lost, MonitorAttempts};
+use client::{Delivery, MonitorAttempts};
 use net::{Address, Connection, Keyring};
 use types::{ClientId, Cred, Errno, Error, Peer, Rank, Result, Tid};
 use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, UnusedNumbers};
@@ -301,8 +301,8 @@ impl Cluster {
         loop {
             match self.attempt(op) {
                 Ok(answer) => return answer,
-                Err((lost, error)) => {
-                    crate::pause(attempts.failed(crate::moment(), &op, lost, error)?);
+                Err((delivery, error)) => {
+                    crate::pause(attempts.failed(crate::moment(), &op, delivery, error)?);
                 }
             }
         }
@@ -328,7 +328,7 @@ impl Cluster {
     fn exchange(&self, link: &mut Option<Link>, op: MonOp<'_>) -> Attempt {
         let link = match link {
             Some(link) => link,
-            None => link.insert(self.open().map_err(|error| (Lost::Unsent, error))?),
+            None => link.insert(self.open().map_err(|error| (Delivery::Unsent, error))?),
         };
         let tid = Tid(link.next);
         link.next += 1;
@@ -339,14 +339,14 @@ impl Cluster {
             let introduction = Message::MonRequest { tid: ASIDE, cred, op: MonOp::Status };
             frame.splice(..0, introduction.to_frame());
         }
-        let sent = link.connection.send(&frame).map_err(|error| (Lost::Unsent, error));
+        let sent = link.connection.send(&frame).map_err(|error| (Delivery::Unsent, error));
         loop {
             let payload = match link.connection.receive() {
                 Ok(payload) => payload,
-                Err(error) => return sent.and(Err((Lost::Unanswered, error))),
+                Err(error) => return sent.and(Err((Delivery::Unanswered, error))),
             };
             let message = Message::decode(payload);
-            let message = message.map_err(|cause| (Lost::Unanswered, Error::from(cause)))?;
+            let message = message.map_err(|cause| (Delivery::Unanswered, Error::from(cause)))?;
             let Message::MonReply { tid: answered, result } = message else {
                 continue;
             };
@@ -355,7 +355,7 @@ impl Cluster {
             }
             if let (Tid(0), Err(failure)) = (answered, result) {
                 let refusal = Error::from(failure).about(self.address.to_string());
-                return Err((Lost::Unsent, refusal));
+                return Err((Delivery::Unsent, refusal));
             }
         }
     }
@@ -374,7 +374,7 @@ impl Cluster {
 }
 
 /// The monitor's answer, or the error of the connection.
-type Attempt = std::result::Result<Result<MonAnswer>, (Lost, Error)>;
+type Attempt = std::result::Result<Result<MonAnswer>, (Delivery, Error)>;
 
 impl Awaited for Cluster {
     fn awaited(&self) -> Option<ServerWait> {

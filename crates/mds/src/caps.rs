@@ -53,8 +53,8 @@ pub(crate) struct Caps {
     exclusive: Map<Ino, ClientId>,
     /// Directories that no client gets until then.
     quiet: BTreeMap<Ino, Moment>,
-    /// The server is about to stop: no client gets a directory alone.
-    pub(crate) is_ending: bool,
+    /// Since when the server is about to stop: no client gets a directory alone.
+    pub(crate) ending_since: Option<Moment>,
 }
 
 /// Granting and revoking, with all that it may touch.

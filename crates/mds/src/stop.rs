@@ -41,7 +41,7 @@ enum Stage {
     Writing,
     /// Clients return the directories that they have alone.
     Collecting,
-    /// What they returned is written, while they work.
+    /// The server writes the returned directories, while clients work.
     WritingReturned,
 }
 
@@ -57,7 +57,8 @@ impl Rounds {
     /// Ends a round if nothing before it is `unwritten`, and begins the next one behind the event
     /// `last`. Returns the newest event of the round that is under way, or `None` after the last.
     fn next(&mut self, now: Moment, last: Seq, unwritten: Seq) -> Option<Seq> {
-        while let Some((target, began)) = self.round {
+        loop {
+            let (target, began) = *self.round.get_or_insert((last, now));
             if unwritten <= target {
                 return Some(target);
             }
@@ -65,10 +66,8 @@ impl Rounds {
             if now.since(began) <= SHORT || self.ended >= ROUNDS_MAX {
                 return None;
             }
-            self.round = Some((last, now));
+            self.round = None;
         }
-        self.round = Some((last, now));
-        self.next(now, last, unwritten)
     }
 }
 
@@ -214,7 +213,7 @@ impl CheckpointCx<'_> {
             return false;
         }
         if self.checkpoint.keeps_journal() {
-            // What was begun at the store may end there or not, as in a crash.
+            // The store may end its operations or not, as in a crash.
             self.storing_tables().tick(effects);
             effects.stopped =
                 self.log.is_idle() && self.tables.is_idle() && !self.merges.is_halfway();

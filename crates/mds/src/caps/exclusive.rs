@@ -46,7 +46,7 @@ impl CapsCx<'_> {
             && self.caps.grant(client, replay.ino, self.now)
         {
             self.caps.grant_exclusive(client, replay.ino);
-            if self.caps.is_ending {
+            if self.caps.ending_since.is_some() {
                 self.revoke(ClientId(0), replay.ino, effects);
             }
         } else if let Some(removed) = removed {

@@ -121,7 +121,7 @@ impl CapsCx<'_> {
             || logged
             || !policy.contains(Mechanism::Rpcs)
             || !self.may_grant_exclusive
-            || self.caps.is_ending
+            || self.caps.ending_since.is_some()
         {
             return None;
         }

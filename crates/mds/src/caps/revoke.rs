@@ -161,7 +161,7 @@ impl CapsCx<'_> {
     /// Collects all changes of clients: revokes the directories that they have alone, and gives
     /// none.
     pub(crate) fn end_exclusive(&mut self, effects: &mut MdsEffects) {
-        self.caps.is_ending = true;
+        self.caps.ending_since.get_or_insert(self.now);
         let alone: Vec<Ino> = self.caps.exclusive().map(|(dir, _)| dir).collect();
         for dir in &alone {
             self.revoke(ClientId(0), *dir, effects);
@@ -183,6 +183,8 @@ impl CapsCx<'_> {
         for (dir, holder, since) in self.caps.revoking() {
             let may_lose = self.caps.owner(dir) == Some(holder);
             let over = if may_lose {
+                // A client that makes directories in those that it does not return gains no time.
+                let since = self.caps.ending_since.map_or(since, |ending| ending.min(since));
                 now.since(since) >= self.settings.evict
             } else {
                 now.since(self.sessions.get_mut(holder).asked) >= self.settings.lease

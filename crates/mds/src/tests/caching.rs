@@ -274,22 +274,47 @@ fn a_server_collects_exclusive_directories_before_it_stops() {
 #[test]
 fn a_server_that_stops_asks_for_directories_that_are_made_meanwhile() {
     let mut tree = alone();
-    let dir = tree.full;
-    let numbers = tree.answer(Op::Job(JobOp::Extend { subtree: Ino(0), count: 9 }));
-    let Ok(Answer::Range(numbers)) = numbers else { panic!("{numbers:?} are no numbers") };
-    let own = Ino(numbers.start);
+    let (dir, numbers) = (tree.full, numbers(&mut tree));
     tree.input(0, crate::MdsInput::Terminate);
-    let new = wire::NewInode { mode: 0o040_755, ..wire::NewInode::default() };
-    let (tid, create) = (tree.tid(), ChangeOp::Create { parent: dir, name: b"made", new });
-    let replay = Some(wire::Replay { ino: own, time: tree.clock().time, ..Default::default() });
-    let request = Request::new(tid, Tid(tid.0 - 1), types::Cred::root(), Op::Change(create));
-    tree.send(1, 0, Request { is_async: true, replay, ..request });
+    let own = Ino(numbers.start);
+    make_ahead(&mut tree, dir, own);
     tree.pass(10);
     assert!(tree.notices.contains(&(1, Notice::Revoke(own))), "{:?}", tree.notices);
     for dir in [dir, own] {
         tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     }
     tree.until(|tree| !tree.stopped.is_empty());
+}
+
+/// A hostile client returns nothing, and makes each directory in the one before.
+#[test]
+fn no_client_keeps_a_server_from_stopping() {
+    let mut tree = alone();
+    let (mut dir, numbers) = (tree.full, numbers(&mut tree));
+    tree.input(0, crate::MdsInput::Terminate);
+    let evict = crate::Settings::default().evict.0 / 1_000_000;
+    for number in numbers.start..numbers.start + 8 {
+        tree.pass(evict / 6);
+        make_ahead(&mut tree, dir, Ino(number));
+        dir = Ino(number);
+    }
+    assert_eq!(tree.stopped, [0]);
+}
+
+fn numbers(tree: &mut Tree) -> types::InoRange {
+    match tree.answer(Op::Job(JobOp::Extend { subtree: Ino(0), count: 9 })) {
+        Ok(Answer::Range(numbers)) => numbers,
+        other => panic!("{other:?} are no numbers"),
+    }
+}
+
+/// Client 1 makes a directory ahead of the server.
+fn make_ahead(tree: &mut Tree, parent: Ino, ino: Ino) {
+    let new = wire::NewInode { mode: 0o040_755, ..wire::NewInode::default() };
+    let (tid, create) = (tree.tid(), ChangeOp::Create { parent, name: b"made", new });
+    let replay = Some(wire::Replay { ino, time: tree.clock().time, ..Default::default() });
+    let request = Request::new(tid, Tid(tid.0 - 1), types::Cred::root(), Op::Change(create));
+    tree.send(1, 0, Request { is_async: true, replay, ..request });
 }
 
 /// Sends a change of client 1 ahead, and says whether the server has executed it.
