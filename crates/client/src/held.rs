@@ -40,6 +40,19 @@ impl FileState {
         open.reading == 0 && open.writing == 0 && locks.is_empty() && offered.is_none()
     }
 
+    /// A lock is lost. Returns whether a part of it is here.
+    pub(crate) fn lose(&mut self, lock: Lock) -> bool {
+        let mut is_here = false;
+        for ((kind, owner), ranges) in &mut self.locks {
+            if (*kind, *owner) == (lock.kind, lock.owner) {
+                is_here |= ranges.iter().any(|had| had.start <= lock.end && lock.start <= had.end);
+                ranges.set(Lock { mode: LockMode::Unlock, ..lock });
+            }
+        }
+        self.locks.retain(|(_, ranges)| !ranges.is_empty());
+        is_here
+    }
+
     /// The messages to a server that may have the file registered, and must drop it.
     pub(crate) fn given_up(&self, ino: Ino) -> Vec<Op<'static>> {
         let open = self.open;

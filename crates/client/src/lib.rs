@@ -46,8 +46,8 @@ pub use left::{IntactJournal, LogNeed, LogState, LogStep, in_order};
 pub use reach::{Attempts, Delivery, MonitorAttempts, fenced, refusal, server_of, unreached};
 pub use removal::RankRemoval;
 pub use router::{
-    Route, RouteEffect, RouteInput, Router, Sessions, WALKS_MAX, WalkStep, Walks, follow, holder,
-    is_direct, is_elsewhere, is_final, leads_to, named, reclaim, second,
+    Route, RouteEffect, RouteInput, Router, Sessions, WALKS_MAX, WalkStep, Walks, awaits_report,
+    follow, holder, is_direct, is_elsewhere, is_final, leads_to, named, reclaim, second,
 };
 pub use runs::{
     ByReference, ByValue, Piece, RunCollector, RunThreshold, StoredRun, may_go_by_value,

@@ -32,7 +32,7 @@ use wire::{Answer, Fragments, Op};
 use crate::FragmentMap;
 pub use asked::{named, second};
 pub use direct::{is_direct, is_final};
-pub use reclaim::{Sessions, follow, holder, is_elsewhere, reclaim};
+pub use reclaim::{Sessions, awaits_report, follow, holder, is_elsewhere, reclaim};
 pub(crate) use route::unexpected as unexpected_answer;
 use route::{Context, Frame, Got, Step, is_passing, unexpected};
 pub use route::{Route, RouteEffect, RouteInput};

@@ -17,6 +17,9 @@ pub trait Sessions {
     /// As [`Session::has`](crate::Session::has).
     fn has(&mut self, rank: Rank, ino: Ino) -> bool;
 
+    /// As [`Session::awaits_report`](crate::Session::awaits_report).
+    fn awaits_report(&mut self, rank: Rank, ino: Ino) -> bool;
+
     /// As [`Session::take_out`](crate::Session::take_out).
     fn take_out(&mut self, rank: Rank, ino: Ino) -> FileState;
 
@@ -46,6 +49,16 @@ pub fn holder(sessions: &mut impl Sessions, ino: Ino, place: Rank) -> Rank {
     holders(sessions, ino, place).first().copied().unwrap_or(place)
 }
 
+/// A rank whose session has one of these files, and that will answer a report about this file: the
+/// caller waits for the answer before [`reclaim`] or [`follow`] takes the state of the file out.
+pub fn awaits_report(sessions: &mut impl Sessions, files: &[Ino], to: Rank) -> Option<(Rank, Ino)> {
+    files.iter().find_map(|ino| {
+        let holders = holders(sessions, *ino, to);
+        let rank = holders.into_iter().find(|rank| sessions.awaits_report(*rank, *ino))?;
+        Some((rank, *ino))
+    })
+}
+
 /// The session with a rank gets the state of a file from the others. Returns whether there was any.
 pub fn reclaim(sessions: &mut impl Sessions, ino: Ino, to: Rank) -> bool {
     let mut is_any = false;
@@ -71,7 +84,7 @@ pub fn follow(sessions: &mut impl Sessions, files: &[Ino], to: Rank) {
 
 #[cfg(test)]
 mod tests {
-    use types::{ClientId, Cred, Errno, Tid};
+    use types::{ClientId, Cred, Epoch, Errno, Tid};
     use wire::{Answer, Message, Op, Opened, Reply, SessionOp, Welcome};
 
     use super::*;
@@ -85,15 +98,17 @@ mod tests {
 
     impl Pair {
         fn connected() -> Self {
-            let sessions = [(); 2].map(|()| {
-                let (mut session, mut effects) =
-                    (Session::new(ClientId(1), Tid(1)), SessionEffects::default());
-                session.handle(SessionInput::Connected, &mut effects);
-                let welcome = Message::Welcome(Welcome::default());
-                session.handle(SessionInput::Message(welcome), &mut effects);
-                (session, effects)
-            });
-            Self(sessions, [0; 2])
+            let session = || (Session::new(ClientId(1), Tid(1)), SessionEffects::default());
+            let mut pair = Self([(); 2].map(|()| session()), [0; 2]);
+            (0..2).for_each(|at| pair.connect(at));
+            pair
+        }
+
+        fn connect(&mut self, at: usize) {
+            let (session, effects) = &mut self.0[at];
+            session.handle(SessionInput::Connected, effects);
+            let welcome = Message::Welcome(Welcome { epoch: Epoch(1), ..Welcome::default() });
+            session.handle(SessionInput::Message(welcome), effects);
         }
 
         fn open(&mut self, at: usize) {
@@ -118,6 +133,10 @@ mod tests {
         fn has(&mut self, rank: Rank, ino: Ino) -> bool {
             self.1[usize::from(rank.0)] += 1;
             self.0[usize::from(rank.0)].0.has(ino)
+        }
+
+        fn awaits_report(&mut self, rank: Rank, ino: Ino) -> bool {
+            self.0[usize::from(rank.0)].0.awaits_report(ino)
         }
 
         fn take_out(&mut self, rank: Rank, ino: Ino) -> FileState {
@@ -145,6 +164,18 @@ mod tests {
         assert!(pair.sent(1) > 0, "the rank waits for the report of every file");
         assert!(!reclaim(&mut pair, FILE, Rank(1)) && pair.sent(1) == 0, "it is there");
         assert!(reclaim(&mut pair, FILE, Rank(0)), "it came back");
+    }
+
+    #[test]
+    fn a_file_whose_report_has_no_answer_is_waited_for() {
+        let mut pair = Pair::connected();
+        pair.open(0);
+        assert_eq!(awaits_report(&mut pair, &[OTHER, FILE], Rank(1)), None);
+        let (session, effects) = &mut pair.0[0];
+        session.handle(SessionInput::Disconnected, effects);
+        pair.connect(0);
+        assert_eq!(awaits_report(&mut pair, &[OTHER, FILE], Rank(1)), Some((Rank(0), FILE)));
+        assert_eq!(awaits_report(&mut pair, &[FILE], Rank(0)), None, "the file is there");
     }
 
     #[test]

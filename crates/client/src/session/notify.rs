@@ -31,6 +31,11 @@ impl Report {
             | Op::Admin(_) => None,
         }
     }
+
+    fn file(self) -> Ino {
+        let (Self::Lock(ino, _) | Self::Open(ino)) = self;
+        ino
+    }
 }
 
 impl Session {
@@ -104,10 +109,18 @@ impl Session {
         self.held.has(ino)
     }
 
+    /// Whether the server will answer a report about a file. Before that, another client may have
+    /// a lock that this client has reported.
+    #[must_use]
+    pub fn awaits_report(&self, ino: Ino) -> bool {
+        self.connected && self.reports.values().any(|report| report.file() == ino)
+    }
+
     /// Takes out the state of a file that another rank serves, for the session with that rank. A
-    /// pending open, or a pending end of a lock, gets a redirect from this server, and goes to the
-    /// other rank. This server may have restarted and received the registration since: so it is
-    /// notified of the end.
+    /// lock whose report this server has not answered is lost: another client may have the lock
+    /// ([`Session::awaits_report`]). A pending open, or a pending end of a lock, gets a redirect
+    /// from this server, and goes to the other rank. This server may have restarted and received
+    /// the registration since: so the session notifies the server of the end.
     pub fn take_out(&mut self, ino: Ino, effects: &mut SessionEffects) -> FileState {
         let opening = |writes: bool| {
             let of = |mark: &&Mark| matches!(mark, Mark::Open { ino: of, write } if *of == ino && *write == writes);
@@ -123,9 +136,20 @@ impl Session {
                 ends.push(lock);
             }
         }
-        let file_state = self.held.take_out(ino, reading, writing, &ends);
+        let mut file_state = self.held.take_out(ino, reading, writing, &ends);
         if self.connected {
             self.notify_ops(file_state.given_up(ino), effects);
+        }
+        let mut is_lost = false;
+        for report in self.reports.values() {
+            if let Report::Lock(of, lock) = *report
+                && of == ino
+            {
+                is_lost |= file_state.lose(lock);
+            }
+        }
+        if is_lost {
+            effects.locks_lost.push(ino);
         }
         file_state
     }

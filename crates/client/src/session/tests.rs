@@ -170,16 +170,36 @@ fn a_lock_whose_end_has_no_reply_is_not_reported() {
 }
 
 #[test]
-fn a_lock_that_moved_after_its_report_is_not_lost_if_the_report_is_rejected() {
-    let mut one = Bench::connected();
-    let held = lock(LockMode::Write, 0, 9);
-    let tid = one.call(Op::Session(SessionOp::Lock { ino: FILE, lock: held, wait: false }));
-    one.answer(tid, 0, Ok(Answer::Done));
-    one.welcome(1);
-    let report = Tid(one.session.next_tid - 2);
-    drop(one.session.take_out(FILE, &mut one.effects));
-    one.answer(report, 0, Err(Errno::Stale.into()));
+fn a_lock_leaves_a_session_only_with_the_answer_to_its_report() {
+    let locked_again = || {
+        let mut one = Bench::connected();
+        let held = lock(LockMode::Write, 0, 9);
+        let tid = one.call(Op::Session(SessionOp::Lock { ino: FILE, lock: held, wait: false }));
+        one.answer(tid, 0, Ok(Answer::Done));
+        assert!(!one.session.awaits_report(FILE), "the server has granted the lock");
+        one.welcome(1);
+        assert!(one.session.awaits_report(FILE) && !one.session.awaits_report(Ino(FILE.0 + 1)));
+        let report = Tid(one.session.next_tid - 2);
+        (one, report)
+    };
+    let (mut one, report) = locked_again();
+    one.answer(report, 0, Ok(Answer::Done));
+    assert!(!one.session.awaits_report(FILE));
+    assert!(!one.session.take_out(FILE, &mut one.effects).is_empty());
     assert_eq!(one.effects.locks_lost, [Ino(0); 0]);
+    // Another client may have it by now.
+    let (mut one, _) = locked_again();
+    one.session.handle(SessionInput::Disconnected, &mut one.effects);
+    assert!(!one.session.awaits_report(FILE), "no answer comes");
+    assert!(one.session.take_out(FILE, &mut one.effects).is_empty());
+    assert_eq!(one.effects.locks_lost, [FILE]);
+    // Without a caller that waits, too; and it is lost once.
+    let (mut one, report) = locked_again();
+    one.sent();
+    assert!(one.session.take_out(FILE, &mut one.effects).is_empty());
+    assert_eq!(one.sent().len(), 1, "the server hears of the end");
+    one.answer(report, 0, Err(Errno::Stale.into()));
+    assert_eq!(one.effects.locks_lost, [FILE]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! rank.
 
 use client::FileState;
-use types::{Cred, Ino, Result};
+use types::{Cred, Ino, Lock, LockKind, LockMode, Result, Span};
 use wire::{Op, SessionOp};
 
 use super::{Link, UNTOLD_BYTES_MAX};
@@ -34,6 +34,23 @@ impl Link {
             drop(self.send(state));
         } else if first {
             self.wake_async_sender(&mut state);
+        }
+    }
+
+    /// Waits until the server has answered the reports about a file, or the connection is gone.
+    pub(crate) fn await_reports(&self, ino: Ino) {
+        // The server answers requests about a file's locks in order, unless it refuses one early.
+        let (kind, mode) = (LockKind::Posix, LockMode::Read);
+        let lock = Lock { kind, mode, owner: 0, pid: 0, start: 0, end: u64::MAX };
+        let mut state = self.lock();
+        while state.session.awaits_report(ino) {
+            let last = Op::Session(SessionOp::GetLock { ino, lock });
+            let (asked, tid) = self.ask(state, &Cred::root(), last, false);
+            let refused = self.wait_for(asked, tid, None).is_err();
+            if refused {
+                crate::pause(Span::from_millis(1));
+            }
+            state = self.lock();
         }
     }
 

@@ -30,6 +30,10 @@ impl Sessions for Links {
         self.to(rank).is_some_and(|link| link.lock().session.has(ino))
     }
 
+    fn awaits_report(&mut self, rank: Rank, ino: Ino) -> bool {
+        self.to(rank).is_some_and(|link| link.lock().session.awaits_report(ino))
+    }
+
     fn take_out(&mut self, rank: Rank, ino: Ino) -> FileState {
         self.to(rank).map(|link| link.take_out(ino)).unwrap_or_default()
     }
@@ -54,15 +58,22 @@ impl Ranks {
         Links(links)
     }
 
-    /// Carries out one of the functions by which the state of files gets to a rank.
+    /// Carries out one of the functions by which the state of these files gets to a rank.
     fn carry<T>(
         self: &Arc<Self>,
         zero: &Arc<Link>,
         to: Rank,
+        files: &[Ino],
         act: impl FnOnce(&mut Links) -> T,
     ) -> Result<T> {
         let link = self.link_to(zero, to)?;
         link.be_connected()?;
+        let mut links = self.links(zero);
+        while let Some((rank, ino)) = client::awaits_report(&mut links, files, to)
+            && let Some(link) = links.to(rank)
+        {
+            link.await_reports(ino);
+        }
         let reclaiming = self.reclaiming();
         let result = act(&mut self.links(zero));
         link.send_pending();
@@ -72,7 +83,7 @@ impl Ranks {
 
     /// A server said that these files moved to a rank.
     fn follow(self: &Arc<Self>, zero: &Arc<Link>, to: Rank, files: &[Ino]) -> Result<()> {
-        self.carry(zero, to, |links| {
+        self.carry(zero, to, files, |links| {
             self.note_moved(files, to);
             client::follow(links, files, to);
         })
@@ -134,7 +145,7 @@ impl Fs {
         if !client::is_elsewhere(&mut self.ranks.links(&self.link), ino, rank) {
             return false;
         }
-        let carried = self.ranks.carry(&self.link, rank, |links| {
+        let carried = self.ranks.carry(&self.link, rank, &[ino], |links| {
             self.ranks.set_place(ino, rank);
             client::reclaim(links, ino, rank)
         });

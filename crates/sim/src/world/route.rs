@@ -222,9 +222,12 @@ pub(crate) trait Routes: Workload {
 
     /// The session with a rank gets the open state of a file from the other sessions.
     fn reclaim(&mut self, client: usize, number: u64, (rank, ino): (Rank, Ino)) {
-        let is_elsewhere = client::is_elsewhere(&mut self.sessions(client), ino, rank);
+        let mut sessions = self.sessions(client);
+        let is_elsewhere = client::is_elsewhere(&mut sessions, ino, rank);
+        let awaits_report = client::awaits_report(&mut sessions, &[ino], rank).is_some();
         let world = self.world_mut();
-        if is_elsewhere && !world.link(client, rank).session.is_connected() {
+        let is_connected = world.link(client, rank).session.is_connected();
+        if awaits_report || is_elsewhere && !is_connected {
             if let Some(routed) = world.clients[client].routed.get_mut(&number) {
                 routed.waits = Waits::Reclaim(rank, ino);
             }
@@ -241,11 +244,15 @@ pub(crate) trait Routes: Workload {
         let known = &mut world.clients[client];
         let Some(queue) = known.moved.get_mut(&from).filter(|_| known.alive) else { return };
         let Some((to, files)) = queue.pop_front() else { return };
-        if !world.link(client, to).session.is_connected() {
+        let is_connected = world.link(client, to).session.is_connected();
+        if !is_connected || client::awaits_report(&mut self.sessions(client), &files, to).is_some()
+        {
+            let world = self.world_mut();
             let queue = world.clients[client].moved.entry(from).or_default();
             queue.push_front((to, files));
             return world.schedule(MS, Event::Carry(client, from));
         }
+        let world = self.world_mut();
         let router = &mut world.clients[client].router;
         router.note_moved(&files, to);
         client::follow(&mut self.sessions(client), &files, to);
@@ -280,6 +287,11 @@ impl<W: Routes> Sessions for SessionsOf<'_, W> {
     fn has(&mut self, rank: Rank, ino: Ino) -> bool {
         let known = &self.of.world().clients[self.client];
         known.links.get(&rank).is_some_and(|link| link.session.has(ino))
+    }
+
+    fn awaits_report(&mut self, rank: Rank, ino: Ino) -> bool {
+        let known = &self.of.world().clients[self.client];
+        known.links.get(&rank).is_some_and(|link| link.session.awaits_report(ino))
     }
 
     fn take_out(&mut self, rank: Rank, ino: Ino) -> FileState {
