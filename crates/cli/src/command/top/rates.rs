@@ -13,14 +13,14 @@ const KEPT: usize = 512;
 /// The rates that are shown: a name, and the counters whose sum grows.
 pub(super) const RATES: [(&str, &[&str]); 6] = [
     ("requests", &["requests"]),
-    ("ahead", &["async_ops"]),
+    ("ahead", &["ahead"]),
     ("changes", &["mutations"]),
     ("merged", &["merged_events"]),
     ("forwards", &["forwards"]),
     ("journal_bytes", &["journal_bytes", "merge_bytes"]),
 ];
 /// The levels that are shown.
-pub(super) const LEVELS: [&str; 3] = ["inodes", "sessions", "subtrees"];
+pub(super) const LEVELS: [&str; 3] = ["inodes", "sessions", "open_files"];
 
 /// A look at the cluster.
 #[derive(Debug)]

@@ -168,7 +168,7 @@ mod tests {
         let start = Instant::now();
         let mut history = History::new(Sample::new(start, map(&[&[], &[]], 1)));
         let counters: &[(&str, u64)] =
-            &[("requests", 56_789), ("async_ops", 1_000_000), ("inodes", 1234), ("sessions", 3)];
+            &[("requests", 56_789), ("ahead", 1_000_000), ("inodes", 1234), ("sessions", 3)];
         let next = map(&[counters, &[("requests", 7)]], 1);
         history.push(Sample::new(start + Duration::from_secs(1), next));
         let mut terminal = Terminal::new(TestBackend::new(84, 16)).unwrap();
