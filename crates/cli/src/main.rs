@@ -80,6 +80,7 @@ enum Command {
     Health(command::health::Args),
     /// Watch the load of the servers, the decoupled subtrees and the faults, live
     Top(command::top::Args),
+    Web(command::web::Args),
     /// Run a monitor in the foreground
     Mon(command::mon::Args),
     /// Run a metadata server in the foreground
@@ -207,6 +208,7 @@ fn run(arguments: &Arguments) -> types::Result<ExitCode> {
         Command::Down(args) => command::down::run(context, args),
         Command::Status(args) => command::status::run(context, args),
         Command::Top(args) => command::top::run(context, args),
+        Command::Web(args) => command::web::run(context, args),
         Command::Health(args) => command::health::run(context, args).map(|state| code = state),
         Command::Mon(args) => command::mon::run(context, args),
         Command::Mds(args) => command::mds::run(context, args),

@@ -30,7 +30,7 @@ pub use audit::verify as verify_audit;
 pub use log::{Log, LogFilter, LogFormat};
 pub use mds::{MdsOptions, run_mds};
 pub use metrics::{MetricsOptions, mds_metrics, mon_metrics};
-pub use mon::{MonOptions, Standbys, run_mon};
+pub use mon::{Beside, MonOptions, Standbys, run_mon};
 pub use supervisor::announce_ready;
 
 use types::{ConnId, LogEvent, LogLevel, Peer};

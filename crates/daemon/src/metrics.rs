@@ -12,7 +12,8 @@ pub(crate) mod store;
 
 use std::sync::Arc;
 
-use exporter::{Feed, MetricDescription, MetricsAddress, MetricsPage, MetricsServer};
+use exporter::{Feed, MetricDescription, MetricsPage, MetricsServer};
+use httpserver::HttpAddress;
 use net::Waker;
 use types::Result;
 
@@ -22,7 +23,7 @@ use crate::Log;
 #[derive(Clone, Debug)]
 pub struct MetricsOptions {
     /// Where scrapers connect.
-    pub address: MetricsAddress,
+    pub address: HttpAddress,
     /// Subtrees are shown with their paths: names of users.
     pub paths: bool,
 }
@@ -60,7 +61,10 @@ impl Scrapers {
         let Some(MetricsOptions { address, paths }) = options else { return Ok(None) };
         let feed = Feed::new(move || waker.wake());
         let server = MetricsServer::start(address, feed.clone())?;
-        log.info("metrics.at", format_args!("metrics are at {}", server.address()));
+        log.info(
+            "metrics.at",
+            format_args!("metrics are at {}", MetricsServer::page(server.address())),
+        );
         Ok(Some(Self { feed, paths: *paths, _server: server }))
     }
 

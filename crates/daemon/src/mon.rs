@@ -31,6 +31,16 @@ impl std::fmt::Debug for Standbys {
     }
 }
 
+/// Starts a service beside a monitor, when the monitor listens. The value is dropped when the
+/// monitor ends.
+pub struct Beside(pub Box<dyn FnOnce() -> Result<Box<dyn std::any::Any>>>);
+
+impl std::fmt::Debug for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beside")
+    }
+}
+
 /// The configuration of a monitor.
 #[derive(Debug)]
 pub struct MonOptions {
@@ -52,6 +62,8 @@ pub struct MonOptions {
     pub metrics: Option<MetricsOptions>,
     /// The count of standbys for the metrics.
     pub standbys: Option<Standbys>,
+    /// The pages of the cluster, if it has any.
+    pub beside: Option<Beside>,
     /// The flag that ends the monitor; without one, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
     /// The log.
@@ -103,6 +115,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         read_only,
         metrics,
         standbys,
+        beside,
         terminate,
         log,
     } = options;
@@ -114,6 +127,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let reactor = Reactor::listen(&address, &keys)?.shared_with(group)?.with_refusal(refusal);
     let scrapers = Scrapers::start(metrics.as_ref(), reactor.waker(), &log)?;
     let workers = Workers::start(&store, &reactor.waker(), None)?;
+    let _beside = beside.map(|start| start.0()).transpose()?;
     let mut daemon = Daemon {
         mon: Mon::new(settings),
         reactor,

@@ -159,6 +159,7 @@ impl PrivateServer {
                 read_only: false,
                 metrics: None,
                 standbys: None,
+                beside: None,
                 terminate: Some(terminate),
                 log: Log::none(),
             })

@@ -12,10 +12,11 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 22] = [
+const EDGES: [&str; 24] = [
     "objstore",
     "keys",
     "exporter",
+    "httpserver",
     "engine",
     "net",
     "testceph",
@@ -24,6 +25,7 @@ const EDGES: [&str; 22] = [
     "branches",
     "terminal",
     "vfs",
+    "web",
     "jobserver",
     "mount",
     "calls",

@@ -6,7 +6,7 @@ pub(crate) mod standby;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
 use daemon::{MdsOptions, MetricsOptions};
-use exporter::MetricsAddress;
+use httpserver::HttpAddress;
 use mds::{CHOSEN, Settings};
 use net::Address;
 use terminal::context::Context;
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Answer scrapers of metrics at PORT (of loopback), HOST:PORT or unix:PATH; there is no
     /// authentication
     #[arg(long, value_name = "ADDR")]
-    metrics: Option<MetricsAddress>,
+    metrics: Option<HttpAddress>,
     /// The same at a port of loopback that grows with the rank, also of a standby
     #[arg(long, value_name = "PORT", hide = true, conflicts_with = "metrics")]
     metrics_from: Option<u16>,
@@ -130,7 +130,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
 
 /// Where scrapers find the metrics of a rank.
 fn metrics(args: &Args, rank: Rank) -> Option<MetricsOptions> {
-    let own = args.metrics_from.map(|port| MetricsAddress::port(port.saturating_add(rank.0)));
+    let own = args.metrics_from.map(|port| HttpAddress::port(port.saturating_add(rank.0)));
     let address = args.metrics.clone().or(own)?;
     Some(MetricsOptions { address, paths: args.metrics_paths })
 }

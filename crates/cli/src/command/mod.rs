@@ -42,3 +42,4 @@ pub(crate) mod trash;
 pub(crate) mod umount;
 pub(crate) mod up;
 pub(crate) mod verify;
+pub(crate) mod web;

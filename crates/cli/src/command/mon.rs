@@ -2,11 +2,12 @@
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::{MetricsOptions, MonOptions, Standbys};
-use exporter::MetricsAddress;
+use daemon::{Beside, MetricsOptions, MonOptions, Standbys};
+use httpserver::HttpAddress;
 use terminal::context::Context;
 use types::Span;
 
+use super::web::Pages;
 use crate::log_args::LogArgs;
 use crate::marker::{self, Marker};
 
@@ -21,7 +22,11 @@ pub(crate) struct Args {
     /// Answer scrapers of metrics at PORT (of loopback), HOST:PORT or unix:PATH; there is no
     /// authentication
     #[arg(long, value_name = "ADDR")]
-    metrics: Option<MetricsAddress>,
+    metrics: Option<HttpAddress>,
+    /// Show a web page of the cluster at PORT (of loopback) or HOST:PORT; `cudele web` prints its
+    /// address
+    #[arg(long, value_name = "ADDR")]
+    web: Option<HttpAddress>,
     #[command(flatten)]
     log: LogArgs,
     /// Change nothing in the store
@@ -36,9 +41,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         Some(address) => address.parse()?,
         None => Locator::monitor_of(&dir),
     };
+    let keys = context.locator().keys(Some(&dir));
+    args.web.as_ref().map_or(Ok(()), Pages::check)?;
+    let pages = args.web.clone().map(|web| {
+        let (dir, monitor) = (dir.clone(), (address.clone(), keys.clone()));
+        Beside(Box::new(move || Ok(Box::new(Pages::start(&dir, monitor, &web)?))))
+    });
     daemon::run_mon(MonOptions {
         address,
-        keys: context.locator().keys(Some(&dir)),
+        keys,
         audit: Some(dir.join("log")),
         group,
         settings: mon::MonSettings {
@@ -50,6 +61,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         read_only: args.read_only,
         metrics: args.metrics.clone().map(|address| MetricsOptions { address, paths: false }),
         standbys: Some(Standbys(Box::new(move || super::mds::standby::count(&dir).0 as u64))),
+        beside: pages,
         terminate: None,
         log: args.log.log("mon"),
     })

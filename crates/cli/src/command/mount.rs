@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use cudele::{ConnectionChange, Errno, Error, Fs, Locator, Result, WantsExclusive};
-use exporter::{Feed, MetricsAddress, MetricsServer};
+use exporter::{Feed, MetricsServer};
+use httpserver::HttpAddress;
 use mount::{MountMeter, MountOptions, Mounted};
 use serde_json::json;
 use terminal::context::{Context, say};
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     /// Answer scrapers of metrics at PORT (of loopback), HOST:PORT or unix:PATH; there is no
     /// authentication
     #[arg(long, value_name = "ADDR")]
-    metrics: Option<MetricsAddress>,
+    metrics: Option<HttpAddress>,
     /// Stay in the foreground until it is unmounted
     #[arg(long, short)]
     foreground: bool,
@@ -92,7 +93,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let way = if mounted.uses_io_uring() { ", with requests over io_uring" } else { "" };
     events.info("mount.mounted", format_args!("{} is mounted on {}{way}", args.root, at.display()));
     if let Some(scrapers) = &scrapers {
-        events.info("metrics.at", format_args!("metrics are at {}", scrapers.address()));
+        events.info(
+            "metrics.at",
+            format_args!("metrics are at {}", MetricsServer::page(scrapers.address())),
+        );
     }
     if let Some(file) = &file {
         say(&format!("{READY}\n"))?;
@@ -113,7 +117,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 
 /// The server for scrapers of the mount's metrics, if there is to be one.
 fn scrapers(
-    address: Option<&MetricsAddress>,
+    address: Option<&HttpAddress>,
     meter: Option<Arc<MountMeter>>,
     fs: &Arc<Fs>,
 ) -> Result<Option<MetricsServer>> {

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use cudele::own_file::Folder;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
-use exporter::MetricsAddress;
+use exporter::MetricsServer;
+use httpserver::HttpAddress;
 use net::{Address, Connection};
 use serde_json::json;
 use terminal::context::Context;
@@ -58,6 +59,10 @@ pub(crate) struct Args {
     /// Show paths of subtrees in the metrics, which are names of users
     #[arg(long, requires = "metrics")]
     metrics_paths: bool,
+    /// Show a web page of the cluster at this port of loopback, or at a free port for 0; `cudele
+    /// web` prints its address
+    #[arg(long, value_name = "PORT")]
+    web: Option<u16>,
     #[command(flatten)]
     log: LogArgs,
     /// Requests that take so many milliseconds have a line in the log; 0 for none [default: 1000]
@@ -74,6 +79,8 @@ pub(crate) struct DaemonOptions<'a> {
     metrics: Option<u16>,
     /// The metrics show paths.
     metrics_paths: bool,
+    /// The port of the web page.
+    web: Option<u16>,
     log: &'a [String],
     log_slow_ms: Option<u64>,
 }
@@ -90,12 +97,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     wishes::check(context, &dir, args)?;
     let group = args.group.as_deref().map(access::group_of).transpose()?;
     let mds = args.mds.unwrap_or(1);
-    let Args { settings, read_only, metrics, metrics_paths, log, log_slow_ms, .. } = args;
+    let Args { settings, read_only, metrics, metrics_paths, web, log, log_slow_ms, .. } = args;
     let wishes = DaemonOptions {
         settings,
         read_only: *read_only,
         metrics: *metrics,
         metrics_paths: *metrics_paths,
+        web: *web,
         log: &log.arguments(),
         log_slow_ms: *log_slow_ms,
     };
@@ -112,6 +120,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let value = json!({
         "dir": dir, "mon": Locator::monitor_of(&dir).to_string(), "store": map.store,
         "cluster": map.cluster, "seconds": seconds, "started": started, "metrics": metrics,
+        "web": web.and_then(|_| super::web::link(&dir).ok()),
     });
     context.print(&value, || {
         let what = if started.is_empty() { "already runs" } else { "is up" };
@@ -120,9 +129,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
             .flatten()
             .map(|(daemon, address)| format!("  metrics    {address} ({daemon})\n"))
             .collect();
+        let page: String =
+            value["web"].as_str().map(|link| format!("  web page   {link}\n")).unwrap_or_default();
         format!(
             "The cluster {what} ({:.2} s).\n  directory  {}\n  monitor    {}\n  store      {}\n\
-             {scraped}\
+             {scraped}{page}\
              Stop it with `cudele down`.\n",
             seconds,
             dir.display(),
@@ -136,7 +147,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 fn scraped(port: u16, map: &ClusterMap) -> BTreeMap<String, String> {
     let ranks = map.mds.iter().map(|entry| (entry.rank.to_string(), entry.rank.0 + 1));
     let all = std::iter::once(("mon".to_owned(), 0)).chain(ranks);
-    let address = |offset| MetricsAddress::port(port.saturating_add(offset)).to_string();
+    let address = |offset| MetricsServer::page(&HttpAddress::port(port.saturating_add(offset)));
     all.map(|(daemon, offset)| (daemon, address(offset))).collect()
 }
 
@@ -209,8 +220,9 @@ pub(crate) fn start_ranks(
 /// The options of the monitor.
 fn options_of_monitor(wishes: DaemonOptions<'_>) -> Vec<String> {
     let metrics = wishes.metrics.map(|port| ["--metrics".to_owned(), port.to_string()]);
+    let web = wishes.web.map(|port| ["--web".to_owned(), port.to_string()]);
     let options = read_only(wishes.read_only).into_iter().chain(metrics.into_iter().flatten());
-    options.chain(wishes.log.iter().cloned()).collect()
+    options.chain(web.into_iter().flatten()).chain(wishes.log.iter().cloned()).collect()
 }
 
 /// The option of a daemon that changes nothing.

@@ -50,4 +50,5 @@ mod threadless;
 mod trash;
 mod views;
 mod walks;
+mod web;
 mod wishes;

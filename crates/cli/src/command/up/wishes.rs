@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
+use httpserver::HttpAddress;
 use net::Address;
 use terminal::context::Context;
 
 use super::{Args, RANKS_MAX};
-use crate::command::mds;
+use crate::command::{mds, web};
 
 /// How long a server may take to report its settings: it does so twice a second.
 const REPORT: Duration = Duration::from_secs(5);
@@ -38,6 +39,7 @@ pub(super) fn check(context: &Context, dir: &Path, args: &Args) -> Result<()> {
         return Err(invalid(format!("--mds {mds}"), &cause).remedy("name a number in between"));
     }
     check_ports(dir, args)?;
+    check_page(dir, args)?;
     let settings =
         args.settings.iter().map(|text| mds::setting(text)).collect::<Result<Vec<_>>>()?;
     let Ok(cluster) = Cluster::connect(&Locator::monitor_of(dir)) else { return Ok(()) };
@@ -87,6 +89,22 @@ fn check_ports(dir: &Path, args: &Args) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Whether a monitor that runs shows its page where it is wanted.
+fn check_page(dir: &Path, args: &Args) -> Result<()> {
+    let Some(port) = args.web else { return Ok(()) };
+    let page = web::link(dir).unwrap_or_default();
+    let is_there = match port {
+        0 => !page.is_empty(),
+        _ => page.starts_with(&format!("{}/", HttpAddress::port(port))),
+    };
+    if is_there || Cluster::connect(&Locator::monitor_of(dir)).is_err() {
+        return Ok(());
+    }
+    let cause = "the cluster runs already, without a web page at this port";
+    Err(Error::new(Errno::Invalid, format!("--web {port}"), cause)
+        .remedy("end the cluster with `cudele down` first, or leave --web out"))
 }
 
 /// The counters of a server that runs. The monitor may be so new that it has not heard of them.

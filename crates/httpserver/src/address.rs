@@ -1,4 +1,4 @@
-//! Where a process answers scrapers.
+//! Where a server listens.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use types::{Errno, Error};
 
-/// The address of a server for scrapers.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MetricsAddress {
+pub enum HttpAddress {
     /// A host and a port.
     Tcp(String),
     /// A Unix socket.
@@ -24,11 +24,34 @@ pub enum MetricsAddress {
 /// The host of an address that names only a port.
 const LOOPBACK: &str = "127.0.0.1";
 
-impl MetricsAddress {
+impl HttpAddress {
     /// A port of loopback.
     #[must_use]
     pub fn port(port: u16) -> Self {
         Self::Tcp(format!("{LOOPBACK}:{port}"))
+    }
+
+    /// The address of a page of the server.
+    #[must_use]
+    pub fn page(&self, path: &str) -> String {
+        match self {
+            Self::Tcp(_) => format!("{self}{path}"),
+            Self::Unix(_) => self.to_string(),
+        }
+    }
+
+    /// Whether other hosts cannot reach the server.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(host) => {
+                let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+                let name = name.trim_start_matches('[').trim_end_matches(']');
+                name == "localhost"
+                    || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            }
+            Self::Unix(_) => true,
+        }
     }
 
     /// The address as an argument of a program.
@@ -45,7 +68,7 @@ impl MetricsAddress {
     }
 }
 
-impl FromStr for MetricsAddress {
+impl FromStr for HttpAddress {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -56,22 +79,22 @@ impl FromStr for MetricsAddress {
         let host = if host.is_empty() { LOOPBACK } else { host };
         match port.parse::<u16>() {
             Ok(port) if host != "unix" => Ok(Self::Tcp(format!("{host}:{port}"))),
-            _ => Err(Error::new(Errno::Invalid, text, "not an address for metrics")
+            _ => Err(Error::new(Errno::Invalid, text, "not an address to listen at")
                 .remedy("write PORT, HOST:PORT or unix:PATH")),
         }
     }
 }
 
-impl std::fmt::Display for MetricsAddress {
+impl std::fmt::Display for HttpAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Tcp(host) => write!(f, "http://{host}/metrics"),
+            Self::Tcp(host) => write!(f, "http://{host}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
 
-/// A socket that accepts scrapers.
+/// A socket that accepts clients.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -82,10 +105,10 @@ impl Listener {
     /// # Errors
     /// `EADDRINUSE`, `EACCES` or `EIO`, with the address.
     #[allow(clippy::wildcard_enum_match_arm, reason = "the kinds of I/O errors are open-ended")]
-    pub(crate) fn bind(address: &MetricsAddress) -> Result<Self, Error> {
+    pub(crate) fn bind(option: &str, address: &HttpAddress) -> Result<Self, Error> {
         let bound = match address {
-            MetricsAddress::Tcp(host) => TcpListener::bind(host.as_str()).map(Self::Tcp),
-            MetricsAddress::Unix(path) => {
+            HttpAddress::Tcp(host) => TcpListener::bind(host.as_str()).map(Self::Tcp),
+            HttpAddress::Unix(path) => {
                 remove_left(path);
                 UnixListener::bind(path).map(|listener| Self::Unix(listener, path.clone()))
             }
@@ -97,23 +120,26 @@ impl Listener {
                 io::ErrorKind::NotFound => Errno::NotFound,
                 _ => Errno::Io,
             };
-            Error::new(errno, format!("--metrics {address}"), error.to_string())
-                .remedy("name another address with --metrics, or end the process that has this one")
+            Error::new(errno, format!("{option} {address}"), error.to_string()).remedy(format!(
+                "name another address with {option}, or end the process that has this one"
+            ))
         })
     }
 
     /// The address with the port that the system chose for port 0.
-    pub(crate) fn address(&self) -> io::Result<MetricsAddress> {
+    pub(crate) fn address(&self) -> io::Result<HttpAddress> {
         match self {
-            Self::Tcp(listener) => Ok(MetricsAddress::Tcp(listener.local_addr()?.to_string())),
-            Self::Unix(_, path) => Ok(MetricsAddress::Unix(path.clone())),
+            Self::Tcp(listener) => Ok(HttpAddress::Tcp(listener.local_addr()?.to_string())),
+            Self::Unix(_, path) => Ok(HttpAddress::Unix(path.clone())),
         }
     }
 
-    pub(crate) fn accept(&self) -> io::Result<Scraper> {
+    pub(crate) fn accept(&self) -> io::Result<HttpStream> {
         match self {
-            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Scraper::Tcp(stream)),
-            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Scraper::Unix(stream)),
+            Self::Tcp(listener) => listener.accept().map(|(stream, _)| HttpStream::Tcp(stream)),
+            Self::Unix(listener, _) => {
+                listener.accept().map(|(stream, _)| HttpStream::Unix(stream))
+            }
         }
     }
 
@@ -141,14 +167,14 @@ fn remove_left(path: &Path) {
     }
 }
 
-/// The connection of a scraper.
+/// The connection of a client.
 #[derive(Debug)]
-pub(crate) enum Scraper {
+pub(crate) enum HttpStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Scraper {
+impl HttpStream {
     /// Bounds the next read and the next write.
     pub(crate) fn set_timeout(&self, time: Duration) -> io::Result<()> {
         match self {
@@ -171,7 +197,7 @@ impl Scraper {
     }
 }
 
-impl io::Read for Scraper {
+impl io::Read for HttpStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(into),
@@ -180,7 +206,7 @@ impl io::Read for Scraper {
     }
 }
 
-impl io::Write for Scraper {
+impl io::Write for HttpStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
