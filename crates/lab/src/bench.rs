@@ -44,6 +44,7 @@ mod segments;
 mod sync;
 mod trim;
 mod untar;
+mod web;
 mod workflow;
 
 use std::path::PathBuf;
@@ -151,6 +152,8 @@ enum Name {
     Restart,
     /// Memory of the metadata server per inode
     Memory,
+    /// The questions of the web page with a hundred thousand decoupled subtrees
+    Web,
     /// Creates over a Unix socket, over TCP without keys, and over TCP with TLS
     Network,
     /// A tree of ten million names removed at once, restored, and its room given back
@@ -263,6 +266,7 @@ impl Name {
             Self::Programs => experiments.push(programs::run),
             Self::Checkpoint => experiments.push(checkpoint::run),
             Self::Checksums => experiments.push(checksums::run),
+            Self::Web => experiments.push(web::run),
             Self::Workflow => experiments.push(workflow::run),
             Self::Placement => experiments.push(placement::run),
             Self::Dataset => experiments.push(dataset::run),

@@ -138,6 +138,7 @@ impl Counters {
             ("sessions_flushed", self.sessions_flushed),
             ("subtrees_taken_in", taken_in),
             ("subtrees_elsewhere", elsewhere),
+            ("decoupled_subtrees", mds.tables.decoupled_count() as u64),
             ("open_files", mds.opens.len() as u64),
             ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),

@@ -40,8 +40,6 @@ pub struct Figures {
     pub imports: u64,
     /// Merges that are being received, or wait, or are applied.
     pub merges: u64,
-    /// Subtrees of this rank that belong to clients for now.
-    pub decoupled: u64,
     /// The load of the subtrees of this rank, the hottest first.
     pub subtrees: Vec<SubtreeLoad>,
 }
@@ -68,7 +66,6 @@ impl Figures {
             exports,
             imports,
             merges: mds.merges.under_way() as u64,
-            decoupled: mds.tables.decoupled_list(&mds.namespace).len() as u64,
             subtrees: subtree_loads(mds, &roots(mds), paths),
         }
     }

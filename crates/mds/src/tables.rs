@@ -344,6 +344,12 @@ impl Tables {
         held.map(|(_, held)| held.client)
     }
 
+    /// How many subtrees belong to clients for now.
+    pub(crate) fn decoupled_count(&self) -> usize {
+        self.decoupled.values().filter(|decoupling| !decoupling.released).count()
+    }
+
+    /// The subtrees that belong to clients for now, for the status.
     pub(crate) fn decoupled_list(&self, namespace: &Namespace) -> Vec<DecoupledSubtree> {
         self.decoupled
             .iter()

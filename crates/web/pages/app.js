@@ -170,6 +170,7 @@ function tilesBelow(children, box, tiles, depth) {
 
 async function drawSubtrees(facts) {
   const promises = facts.promises.map(({ promise, subtrees }) => `${subtrees} ${promise}`);
+  if (facts.listed < facts.decoupled) promises.push(`${facts.decoupled - facts.listed} not listed`);
   part("promises").textContent = promises.join(" · ");
   const query = new URLSearchParams({ from: state.from, find: part("find").value });
   const { total, from, rows } = await ask(`/api/decoupled?${query}`);

@@ -22,6 +22,7 @@ mod key;
 mod site;
 mod source;
 
+pub use answers::decoupled_count;
 pub use key::WebKey;
 pub use site::ClusterSite;
 pub use source::{ClusterSource, INTERVAL};

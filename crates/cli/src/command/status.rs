@@ -42,6 +42,7 @@ fn to_json(map: &ClusterMap) -> Value {
             "policy": map.balancer().name,
             "why": map.balancer().why,
         },
+        "decoupled_count": web::decoupled_count(map),
         "health": health::to_json(&health::checks(map)),
         "policies": map.policies.iter().map(|entry| json!({
             "path": path(&entry.path),
@@ -106,9 +107,31 @@ fn to_text(map: &ClusterMap) -> String {
         let cell = cell(&entry.policy).unwrap_or_else(|| "no single promise".to_owned());
         let _ = writeln!(text, "decoupled {path} by {}, {cell}, pending{waits}", entry.client);
     }
+    let more = web::decoupled_count(map).saturating_sub(map.decoupled.len() as u64);
+    if more > 0 {
+        let _ =
+            writeln!(text, "          and {more} more decoupled subtrees, which do not fit here");
+    }
     for entry in &map.policies {
         let path = quoted(&entry.path);
         let _ = writeln!(text, "policy    {path} (version {})", entry.version);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use cudele::MdsEntry;
+
+    use super::*;
+
+    #[test]
+    fn subtrees_that_the_monitor_does_not_list_are_counted() {
+        let counters = vec![("decoupled_subtrees".to_owned(), 5)];
+        let mds = vec![MdsEntry { counters, ..MdsEntry::default() }];
+        let decoupled = vec![wire::DecoupledSubtree::default(); 2];
+        let map = ClusterMap { mds, decoupled, ..ClusterMap::default() };
+        assert!(to_text(&map).contains("and 3 more decoupled subtrees"), "{}", to_text(&map));
+        assert_eq!(to_json(&map)["decoupled_count"], 5);
+    }
 }

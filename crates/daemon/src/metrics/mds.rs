@@ -93,11 +93,6 @@ static MERGES: MetricDescription = gauge(
     "Merges that are received, or wait, or are applied.",
     "it grows for minutes: jobs end faster than they merge",
 );
-static DECOUPLED: MetricDescription = gauge(
-    "cudele_mds_decoupled_subtrees",
-    "Subtrees of this rank that clients have for themselves.",
-    "",
-);
 static SUBTREE_HITS: MetricDescription = gauge(
     "cudele_mds_subtree_hits_per_second",
     "Uses of a subtree per second, faded by half in each half-life (5 s): of the root, of subtrees that \
@@ -171,7 +166,6 @@ pub(crate) fn descriptions() -> Vec<MetricDescription> {
         &EXPORTS,
         &IMPORTS,
         &MERGES,
-        &DECOUPLED,
         &SUBTREE_HITS,
         &REQUESTS,
         &TURNS,
@@ -246,7 +240,6 @@ fn of_server(page: &mut MetricsPage, figures: &Figures) {
     page.whole(&EXPORTS, figures.exports);
     page.whole(&IMPORTS, figures.imports);
     page.whole(&MERGES, figures.merges);
-    page.whole(&DECOUPLED, figures.decoupled);
 }
 
 /// The counters, and those with a part of the name that is a label.

@@ -12,7 +12,7 @@ const fn gauge(name: &'static str, help: &'static str, worry: &'static str) -> M
 
 /// The names that the state machine uses, each with its metric. A name that ends with `micros`
 /// becomes seconds.
-pub(crate) static COUNTERS: [(&str, MetricDescription); 78] = [
+pub(crate) static COUNTERS: [(&str, MetricDescription); 79] = [
     ("requests", counter("cudele_mds_requests", "Requests of clients and other ranks.", "")),
     ("lookups", counter("cudele_mds_lookups", "Look-ups of a name.", "")),
     ("creates", counter("cudele_mds_creates", "Files and directories that requests made.", "")),
@@ -172,6 +172,14 @@ pub(crate) static COUNTERS: [(&str, MetricDescription); 78] = [
             "cudele_mds_expired_capabilities",
             "Capabilities of clients that did not answer a revoke in time.",
             "it grows: a client hangs, or its network does",
+        ),
+    ),
+    (
+        "decoupled_subtrees",
+        gauge(
+            "cudele_mds_decoupled_subtrees",
+            "Subtrees of this rank that clients have for themselves.",
+            "",
         ),
     ),
     (
