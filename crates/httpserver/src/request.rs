@@ -24,7 +24,7 @@ impl<'a> HttpRequest<'a> {
     ///
     /// # Errors
     /// The status of the refusal.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Option<Self>, HttpStatus> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<Self>, HttpStatus> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut fields);
         match request.parse(bytes) {

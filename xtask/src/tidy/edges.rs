@@ -12,7 +12,7 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 24] = [
+const EDGES: [&str; 25] = [
     "objstore",
     "keys",
     "exporter",
@@ -22,6 +22,7 @@ const EDGES: [&str; 24] = [
     "testceph",
     "daemon",
     "cudele",
+    "decoders",
     "branches",
     "terminal",
     "vfs",

@@ -43,10 +43,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     };
     let keys = context.locator().keys(Some(&dir));
     args.web.as_ref().map_or(Ok(()), Pages::check)?;
-    let pages = args.web.clone().map(|web| {
-        let (dir, monitor) = (dir.clone(), (address.clone(), keys.clone()));
-        Beside(Box::new(move || Ok(Box::new(Pages::start(&dir, monitor, &web)?))))
-    });
+    let (web, of, monitor) = (args.web.clone(), dir.clone(), (address.clone(), keys.clone()));
+    let pages = Beside(Box::new(move || Ok(Box::new(Pages::start(&of, monitor, web.as_ref())?))));
     daemon::run_mon(MonOptions {
         address,
         keys,
@@ -61,7 +59,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         read_only: args.read_only,
         metrics: args.metrics.clone().map(|address| MetricsOptions { address, paths: false }),
         standbys: Some(Standbys(Box::new(move || super::mds::standby::count(&dir).0 as u64))),
-        beside: pages,
+        beside: Some(pages),
         terminate: None,
         log: args.log.log("mon"),
     })

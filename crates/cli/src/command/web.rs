@@ -46,15 +46,17 @@ fn file_of(dir: &Path) -> PathBuf {
     dir.join("web")
 }
 
-/// The pages of a monitor that runs. Without them the file with their address is removed.
+/// The pages of a monitor that runs, if it shows any. Without them there is no file with their
+/// address.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    _server: HttpServer,
+    server: Option<HttpServer>,
     file: PathBuf,
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        drop(self.server.take());
         let _ = std::fs::remove_file(&self.file);
     }
 }
@@ -74,15 +76,21 @@ impl Pages {
     }
 
     /// Serves the pages of the cluster in a directory, whose monitor listens at an address. A key
-    /// of an earlier start is used again, so that links stay valid.
+    /// of an earlier start is used again, so that links stay valid. Without an address for the
+    /// pages, only the file of a monitor that was killed is removed.
     ///
     /// # Errors
     /// As [`HttpServer::start`]; those of the file with the address.
     pub(crate) fn start(
         dir: &Path,
         (monitor, keys): (Address, Keyring),
-        address: &HttpAddress,
+        address: Option<&HttpAddress>,
     ) -> Result<Self> {
+        let mut pages = Self { server: None, file: file_of(dir) };
+        let Some(address) = address else {
+            let _ = std::fs::remove_file(&pages.file);
+            return Ok(pages);
+        };
         let kept = dir.join("web.key");
         let before = std::fs::read_to_string(&kept).ok();
         let key = match before.as_deref().and_then(WebKey::of_link) {
@@ -106,8 +114,9 @@ impl Pages {
         };
         let site = Arc::new(ClusterSite::new(Box::new(source), key.clone()));
         let server = HttpServer::start("--web", address, site)?;
-        let file = file_of(dir);
-        key.keep(&file, &server.address().to_string()).map_err(|error| io(&file, &error))?;
-        Ok(Self { _server: server, file })
+        let page = server.address().to_string();
+        key.keep(&pages.file, &page).map_err(|error| io(&pages.file, &error))?;
+        pages.server = Some(server);
+        Ok(pages)
     }
 }

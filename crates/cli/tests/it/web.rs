@@ -78,6 +78,10 @@ fn the_page_shows_what_the_commands_show_to_whom_has_its_key() {
     assert!(said.contains("ENOENT") && said.contains("cudele up --web"), "{said}");
     cluster.run(&["up", "--web", "0"]);
     assert_eq!(parts(&self::link(&cluster)).1, key);
+    // The address of a killed monitor does not stay.
+    cluster.daemons("mon").into_iter().for_each(Cluster::kill_process);
+    cluster.run(&["up"]);
+    assert!(!cluster.dir.join("web").exists());
 }
 
 #[test]
