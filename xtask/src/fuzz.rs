@@ -1,7 +1,7 @@
 //! Starts a fuzz target of the crate `decoders`, if the tools for it are here.
 //!
-//! The fuzzer begins with the inputs in `fuzz/corpus`, a folder for each target. Inputs that reach
-//! new code go to `target/fuzz`.
+//! The fuzzer begins with the inputs in `crates/decoders/testdata`, a folder for each target.
+//! Inputs that reach new code go to `target/fuzz`.
 //!
 //! Fuzzing needs a nightly compiler and cargo-fuzz. No other chore needs them, so this chore
 //! installs nothing and names each missing program.
@@ -68,7 +68,7 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Request<'a>, Failure> {
 }
 
 /// Each target has a folder here.
-const CORPUS: &str = "fuzz/corpus";
+const CORPUS: &str = "crates/decoders/testdata";
 
 /// The names of the targets.
 fn targets(root: &Path) -> Result<Vec<String>, Failure> {

@@ -2,7 +2,7 @@
 //!
 //! A target takes any bytes. It must return, with little memory, and a value that it reads must be
 //! the same after another round of writing and reading. `cargo xtask fuzz` runs a target with
-//! libFuzzer; the tests of this crate run all of them, on the kept inputs of `fuzz/corpus` and on
+//! libFuzzer; the tests of this crate run all of them, on the kept inputs of `testdata` and on
 //! changed ones.
 //!
 //! A target of a format with a checksum also reads the bytes with the right checksum: chance does

@@ -18,7 +18,7 @@ const INPUT_BYTES_MAX: usize = 4096;
 
 /// The folder with the kept inputs of a target.
 fn corpus(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(target)
 }
 
 /// The kept inputs of a target, by file name.
