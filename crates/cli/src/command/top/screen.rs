@@ -22,7 +22,7 @@ pub(super) struct Mode<'a> {
 
 /// The columns of [`RATES`] and [`LEVELS`].
 const HEADS: [&str; RATES.len() + LEVELS.len()] =
-    ["REQ/s", "AHEAD/s", "CHG/s", "MERGE/s", "FWD/s", "BYTES/s", "INODES", "SESS", "SUBTR"];
+    ["REQ/s", "AHEAD/s", "CHG/s", "MERGE/s", "FWD/s", "BYTES/s", "INODES", "SESS", "OPENS"];
 /// Lines of findings at most.
 const FINDINGS_MAX: usize = 6;
 
@@ -182,7 +182,7 @@ mod tests {
             "│█                                                                                 │"
             "│█                                                                                 │"
             "└──────────────────────────────────────────────────────────────────────────────────┘"
-            "RANK   STATE      REQ/s AHEAD/s   CHG/s MERGE/s   FWD/s BYTES/s INODES   SESS  SUBTR"
+            "RANK   STATE      REQ/s AHEAD/s   CHG/s MERGE/s   FWD/s BYTES/s INODES   SESS  OPENS"
             "mds.0  active     56.8k   1.00M       0       0       0       0  1.23k      3      0"
             "mds.1  active         7       0       0       0       0       0      0      0      0"
             "                                                                                    "
