@@ -68,17 +68,23 @@ impl Ranks {
     ) -> Result<T> {
         let link = self.link_to(zero, to)?;
         link.be_connected()?;
-        let mut links = self.links(zero);
-        while let Some((rank, ino)) = client::awaits_report(&mut links, files, to)
-            && let Some(link) = links.to(rank)
-        {
-            link.await_reports(ino);
+        loop {
+            let reclaiming = self.reclaiming();
+            let mut links = self.links(zero);
+            let awaited = client::awaits_report(&mut links, files, to);
+            if let Some((rank, ino)) = awaited
+                && let Some(from) = links.to(rank)
+            {
+                // Other files are not held up by this one.
+                drop(reclaiming);
+                from.await_reports(ino);
+                continue;
+            }
+            let result = act(&mut links);
+            link.send_pending();
+            drop(reclaiming);
+            return Ok(result);
         }
-        let reclaiming = self.reclaiming();
-        let result = act(&mut self.links(zero));
-        link.send_pending();
-        drop(reclaiming);
-        Ok(result)
     }
 
     /// A server said that these files moved to a rank.
