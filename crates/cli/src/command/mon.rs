@@ -44,7 +44,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let keys = context.locator().keys(Some(&dir));
     args.web.as_ref().map_or(Ok(()), Pages::check)?;
     let (web, of, monitor) = (args.web.clone(), dir.clone(), (address.clone(), keys.clone()));
-    let pages = Beside(Box::new(move || Ok(Box::new(Pages::start(&of, monitor, web.as_ref())?))));
+    let log = args.log.log("mon");
+    let own = log.clone();
+    let pages =
+        Beside(Box::new(move || Ok(Box::new(Pages::start(&of, monitor, web.as_ref(), &own)?))));
     daemon::run_mon(MonOptions {
         address,
         keys,
@@ -61,7 +64,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         standbys: Some(Standbys(Box::new(move || super::mds::standby::count(&dir).0 as u64))),
         beside: Some(pages),
         terminate: None,
-        log: args.log.log("mon"),
+        log,
     })
 }
 

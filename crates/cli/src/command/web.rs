@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::web::{ClusterSite, WebKey};
 use clap::Args as ClapArgs;
 use cudele::{Cluster, Errno, Error, Result};
+use daemon::Log;
 use httpserver::{HttpAddress, HttpServer};
 use net::{Address, Keyring};
 use serde_json::json;
@@ -31,14 +32,16 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
 /// `ENOENT` if the monitor shows no page, `EACCES` for other users.
 pub(crate) fn link(dir: &Path) -> Result<String> {
     let file = file_of(dir);
-    match std::fs::read_to_string(&file) {
-        Ok(link) => Ok(link.trim_end().to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Error::new(Errno::NotFound, "web", "the monitor shows no page")
-                .remedy("start the cluster with `cudele up --web PORT`, or its monitor with --web"))
-        }
-        Err(error) => Err(io(&file, &error)),
-    }
+    let link = match std::fs::read_to_string(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        read => Some(read.map_err(|error| io(&file, &error))?),
+    };
+    // A file that a full disk left empty has none.
+    let link = link.filter(|link| WebKey::of_link(link).is_some());
+    link.map(|link| link.trim_end().to_owned()).ok_or_else(|| {
+        Error::new(Errno::NotFound, "web", "the monitor shows no page")
+            .remedy("start the cluster with `cudele up --web PORT`, or its monitor with --web")
+    })
 }
 
 /// The file with the address of the page, for the owner and root only.
@@ -80,12 +83,21 @@ impl Pages {
     /// pages, only the file of a monitor that was killed is removed.
     ///
     /// # Errors
-    /// As [`HttpServer::start`]; those of the file with the address.
+    /// As [`HttpServer::start`].
     pub(crate) fn start(
         dir: &Path,
         (monitor, keys): (Address, Keyring),
         address: Option<&HttpAddress>,
+        log: &Log,
     ) -> Result<Self> {
+        // A full disk does not keep the monitor from its work.
+        let named = |written: std::io::Result<()>, file: &Path| {
+            if let Err(error) = written {
+                let text =
+                    format_args!("`cudele web` does not find the page: {}", io(file, &error));
+                log.warning("web.unnamed", text);
+            }
+        };
         let mut pages = Self { server: None, file: file_of(dir) };
         let Some(address) = address else {
             let _ = std::fs::remove_file(&pages.file);
@@ -97,7 +109,7 @@ impl Pages {
             Some(key) => key,
             None => {
                 let key = WebKey::draw()?;
-                key.keep(&kept, "").map_err(|error| io(&kept, &error))?;
+                named(key.keep(&kept, ""), &kept);
                 key
             }
         };
@@ -114,8 +126,7 @@ impl Pages {
         };
         let site = Arc::new(ClusterSite::new(Box::new(source), key.clone()));
         let server = HttpServer::start("--web", address, site)?;
-        let page = server.address().to_string();
-        key.keep(&pages.file, &page).map_err(|error| io(&pages.file, &error))?;
+        named(key.keep(&pages.file, &server.address().to_string()), &pages.file);
         pages.server = Some(server);
         Ok(pages)
     }
