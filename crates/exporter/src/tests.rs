@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use httpserver::HttpAddress;
+use httpserver::{HttpAddress, exchange};
 
 use crate::{Feed, LatencyHistogram, MetricDescription, MetricsPage, MetricsServer, TextForm};
 
@@ -46,11 +46,8 @@ fn host(server: &MetricsServer) -> String {
 }
 
 fn ask(host: &str, request: &str) -> String {
-    let mut stream = TcpStream::connect(host).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let address = HttpAddress::Tcp(host.to_owned());
+    String::from_utf8(exchange(&address, request).unwrap()).unwrap()
 }
 
 #[test]

@@ -175,6 +175,13 @@ pub(crate) enum HttpStream {
 }
 
 impl HttpStream {
+    pub(crate) fn connect(address: &HttpAddress) -> io::Result<Self> {
+        match address {
+            HttpAddress::Tcp(host) => TcpStream::connect(host.as_str()).map(Self::Tcp),
+            HttpAddress::Unix(path) => UnixStream::connect(path).map(Self::Unix),
+        }
+    }
+
     /// Bounds the next read and the next write.
     pub(crate) fn set_timeout(&self, time: Duration) -> io::Result<()> {
         match self {

@@ -12,11 +12,13 @@
 )]
 
 mod address;
+mod client;
 mod request;
 mod server;
 mod site;
 
 pub use address::HttpAddress;
+pub use client::exchange;
 pub use request::HttpRequest;
 pub use server::HttpServer;
 pub use site::{HttpResponse, HttpStatus, Site};

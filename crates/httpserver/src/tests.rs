@@ -1,9 +1,6 @@
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use crate::{HttpAddress, HttpRequest, HttpResponse, HttpServer, HttpStatus, Site};
+use crate::{HttpAddress, HttpRequest, HttpResponse, HttpServer, HttpStatus, Site, exchange};
 
 /// Says what the request was.
 struct Echo;
@@ -22,12 +19,7 @@ fn serve(address: &HttpAddress) -> types::Result<HttpServer> {
 }
 
 fn ask(server: &HttpServer, request: &str) -> String {
-    let HttpAddress::Tcp(host) = server.address() else { panic!("it is on TCP") };
-    let mut stream = TcpStream::connect(host).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    String::from_utf8(exchange(server.address(), request).unwrap()).unwrap()
 }
 
 #[test]
@@ -62,10 +54,7 @@ fn a_socket_is_used_again_and_removed() {
     let server = serve(&address).unwrap();
     let second = serve(&address).unwrap_err();
     assert_eq!(second.errno, types::Errno::AddressInUse);
-    let mut stream = UnixStream::connect(&path).unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = ask(&server, "GET /healthz HTTP/1.0\r\n\r\n");
     assert!(answer.contains("/healthz"), "{answer}");
     drop(server);
     assert!(!path.exists());

@@ -33,20 +33,10 @@ pub(crate) fn cluster(map: &ClusterMap) -> Value {
         "findings": findings.collect::<Vec<_>>(),
         "balancer": { "version": balancer.version, "policy": balancer.name, "why": balancer.why },
         "policies": map.policies.len(),
-        "decoupled": decoupled_count(map),
+        "decoupled": map.decoupled_count(),
         "listed": map.decoupled.len(),
         "promises": promises(map),
     })
-}
-
-/// How many decoupled subtrees there are by the counters of the servers: the monitor lists as many
-/// as fit its status.
-#[must_use]
-pub fn decoupled_count(map: &ClusterMap) -> u64 {
-    let counters = map.mds.iter().flat_map(|entry| &entry.counters);
-    let counts = counters.filter(|(name, _)| name == "decoupled_subtrees").map(|(_, count)| count);
-    // The counters may be older than the list.
-    counts.sum::<u64>().max(map.decoupled.len() as u64)
 }
 
 /// How many decoupled subtrees have which promise, most first.

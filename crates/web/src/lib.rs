@@ -22,7 +22,6 @@ mod key;
 mod site;
 mod source;
 
-pub use answers::decoupled_count;
 pub use key::WebKey;
 pub use site::ClusterSite;
 pub use source::{ClusterSource, INTERVAL};

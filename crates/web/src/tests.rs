@@ -1,6 +1,4 @@
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -10,7 +8,7 @@ use balancer::{
     Unit,
 };
 use cudele::{BalancerLog, ClusterMap, Errno, Error, MdsEntry, MdsState, Result};
-use httpserver::{HttpAddress, HttpServer};
+use httpserver::{HttpAddress, HttpServer, exchange};
 use serde_json::Value;
 use types::{ClientId, DirFragId, Frag, Ino, Rank, Timestamp};
 use wire::DecoupledSubtree;
@@ -55,12 +53,8 @@ impl Bench {
     }
 
     fn ask(&self, path: &str, fields: &str) -> String {
-        let HttpAddress::Tcp(host) = self.server.address() else { panic!("it is on TCP") };
-        let mut stream = TcpStream::connect(host).unwrap();
-        stream.write_all(format!("GET {path} HTTP/1.1\r\n{fields}\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let request = format!("GET {path} HTTP/1.1\r\n{fields}\r\n");
+        String::from_utf8(exchange(self.server.address(), &request).unwrap()).unwrap()
     }
 
     fn facts(&self, path: &str) -> Value {

@@ -157,6 +157,16 @@ impl ClusterMap {
         self.balancers.last().cloned().unwrap_or_default()
     }
 
+    /// How many decoupled subtrees there are by the counters of the servers: the status lists as
+    /// many as fit a message.
+    #[must_use]
+    pub fn decoupled_count(&self) -> u64 {
+        let counters = self.mds.iter().flat_map(|entry| &entry.counters);
+        let counts = counters.filter(|(name, _)| name == "decoupled_subtrees");
+        // The counters may be older than the list.
+        counts.map(|(_, count)| count).sum::<u64>().max(self.decoupled.len() as u64)
+    }
+
     /// Appends the map's bytes. With `live`, also the servers' last reports, which are not stored:
     /// their counters and the decoupled subtrees.
     pub fn encode(&self, out: &mut Vec<u8>, live: bool) {

@@ -42,7 +42,7 @@ fn to_json(map: &ClusterMap) -> Value {
             "policy": map.balancer().name,
             "why": map.balancer().why,
         },
-        "decoupled_count": web::decoupled_count(map),
+        "decoupled_count": map.decoupled_count(),
         "health": health::to_json(&health::checks(map)),
         "policies": map.policies.iter().map(|entry| json!({
             "path": path(&entry.path),
@@ -107,7 +107,7 @@ fn to_text(map: &ClusterMap) -> String {
         let cell = cell(&entry.policy).unwrap_or_else(|| "no single promise".to_owned());
         let _ = writeln!(text, "decoupled {path} by {}, {cell}, pending{waits}", entry.client);
     }
-    let more = web::decoupled_count(map).saturating_sub(map.decoupled.len() as u64);
+    let more = map.decoupled_count().saturating_sub(map.decoupled.len() as u64);
     if more > 0 {
         let _ =
             writeln!(text, "          and {more} more decoupled subtrees, which do not fit here");

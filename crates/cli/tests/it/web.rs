@@ -3,12 +3,11 @@
 //! The browser is Debian's Chromium (`CUDELE_TEST_CHROMIUM=required scripts/setup --check-tools`).
 //! Without it that test is left out, and with `CUDELE_TEST_CHROMIUM=required` it fails.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use httpserver::exchange;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, eventually, text};
@@ -25,11 +24,9 @@ fn link(cluster: &Cluster) -> String {
 
 /// The status and the body of an answer.
 fn ask(host: &str, path: &str, key: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(host).unwrap();
-    let head = format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let answer = exchange(&host.parse().unwrap(), &request).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.lines().next().unwrap().to_owned(), body.to_owned())
 }

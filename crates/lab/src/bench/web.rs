@@ -1,14 +1,12 @@
 //! `web`: how long the web page's questions take with many decoupled subtrees, beside the status of
 //! the monitor alone, which each look of the page asks for.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cudele::{BalancerLog, Cluster, ClusterMap, Errno, Error, Result};
-use httpserver::{HttpAddress, HttpServer};
+use httpserver::{HttpAddress, HttpServer, exchange};
 use net::{Address, Keyring};
 use types::{ClientId, Ino};
 use web::{ClusterSite, ClusterSource, WebKey};
@@ -116,17 +114,10 @@ fn slowest(mut look: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// Asks as a browser does, and reads the whole answer.
 fn ask(address: &HttpAddress, key: &WebKey, path: &str) -> Result<()> {
-    let HttpAddress::Tcp(host) = address else { return Err(failed("the page is not on TCP")) };
     let link = key.link("");
     let (_, key) = link.split_once("#key=").unwrap_or_default();
-    let asked = TcpStream::connect(host).and_then(|mut stream| {
-        let head = format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n");
-        stream.write_all(head.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        Ok(answer)
-    });
-    let answer = asked.map_err(|error| failed(&error.to_string()))?;
+    let request = format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let answer = exchange(address, &request).map_err(|error| failed(&error.to_string()))?;
     match answer.starts_with(b"HTTP/1.1 200 ") {
         true => Ok(()),
         false => Err(failed(&format!("{path} was refused"))),
