@@ -4,7 +4,7 @@
 import { colour, short, squarified, stacked } from "/charts.js";
 
 const INTERVAL = 2000;
-const KEPT = 150;
+const KEPT = 900;
 const OPERATIONS = ["requests", "ahead"];
 const BYTES = ["journal_bytes", "merge_bytes"];
 
@@ -29,7 +29,7 @@ async function ask(path) {
   return facts;
 }
 
-const state = { before: null, rates: new Map(), walked: "/", from: 0, heat: [] };
+const state = { before: null, recalled: false, rates: new Map(), walked: "/", from: 0, heat: [] };
 
 function sum(counters, names) {
   return names.reduce((all, name) => all + (counters[name] ?? 0), 0);
@@ -64,11 +64,18 @@ function drawHealth(facts) {
   }));
 }
 
-function drawServers(all) {
+// Appends the rates to the curves of their servers.
+function remember(all) {
   for (const { server, operations } of all) {
     const curve = state.rates.get(server.rank) ?? [];
-    state.rates.set(server.rank, [...curve, operations].slice(-KEPT));
+    curve.push(operations);
+    if (curve.length > KEPT) curve.shift();
+    state.rates.set(server.rank, curve);
   }
+}
+
+function drawServers(all) {
+  remember(all);
   const series = all.map(({ server }) => ({ rank: server.rank, values: state.rates.get(server.rank) }));
   const looks = Math.max(1, ...series.map(({ values }) => values.length));
   stacked(part("load"), series, ((looks - 1) * INTERVAL) / 1000);
@@ -217,7 +224,15 @@ function drawDecisions(facts, decisions) {
   if (items.length === 0) part("decisions").append(made("li", "The balancers have decided nothing.", "empty"));
 }
 
+// The curves of the time before the page was opened. The newest sample is as young as the facts.
+async function recall() {
+  const { samples } = await ask("/api/history");
+  for (const sample of samples) remember(rates(sample));
+  state.recalled = true;
+}
+
 async function look() {
+  if (!state.recalled) await recall();
   const facts = await ask("/api/cluster");
   part("cluster").textContent = facts.cluster;
   part("clock").textContent = new Date(facts.time).toLocaleTimeString();

@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! * the pages change nothing;
-//! * however many clients ask, the source is asked once in [`INTERVAL`] at most;
+//! * however many clients ask, the source is asked once in [`INTERVAL`] at most, and without a
+//!   client every two seconds, for the curves of the last half hour;
 //! * an answer has at most [`ROWS_MAX`] rows of a list, however many there are.
 #![allow(
     clippy::disallowed_methods,
@@ -18,6 +19,7 @@
 
 mod answers;
 mod decisions;
+mod history;
 mod key;
 mod site;
 mod source;

@@ -1,5 +1,7 @@
 //! The paths of the pages, and the admission of clients.
 
+use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cudele::{BalancerLog, ClusterMap, Result};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::answers::{self, SubtreeQuery};
 use crate::decisions;
+use crate::history::{History, SAMPLE_INTERVAL};
 use crate::source::{Latest, grown};
 use crate::{ClusterSource, WebKey};
 
@@ -32,6 +35,7 @@ pub struct ClusterSite {
     key: WebKey,
     map: Latest<ClusterMap>,
     log: Latest<BalancerLog>,
+    history: History,
 }
 
 impl std::fmt::Debug for ClusterSite {
@@ -44,7 +48,25 @@ impl ClusterSite {
     /// The pages of the cluster behind a source, for clients with a key.
     #[must_use]
     pub fn new(source: Box<dyn ClusterSource>, key: WebKey) -> Self {
-        Self { source, key, map: Latest::default(), log: Latest::default() }
+        let (map, log, history) = (Latest::default(), Latest::default(), History::default());
+        Self { source, key, map, log, history }
+    }
+
+    /// Looks at the cluster until the pages are dropped, for the curves.
+    ///
+    /// # Errors
+    /// The system's, if there is no thread.
+    pub fn keep_history(self: &Arc<Self>) -> std::io::Result<()> {
+        let site = Arc::downgrade(self);
+        let thread = thread::Builder::new().name("web history".to_owned());
+        thread.spawn(move || look_again(&site)).map(drop)
+    }
+
+    /// One sample for the curves. A look that fails leaves a gap in them.
+    pub(crate) fn look(&self) {
+        if let Ok(map) = self.map.get(|_| self.source.map()) {
+            self.history.note(milliseconds(), &map);
+        }
     }
 
     /// The answer to a path below `/api/`; `None` if there is no such path.
@@ -62,9 +84,18 @@ impl ClusterSite {
                 map().map(|map| answers::decoupled(&map, &query))
             }
             "/api/decisions" => log().map(|log| decisions::newest(&log)),
+            "/api/history" => Ok(self.history.samples()),
             "/api/heat" => log().map(|log| decisions::heat(&log)),
             _ => return None,
         })
+    }
+}
+
+fn look_again(site: &Weak<ClusterSite>) {
+    while let Some(site) = site.upgrade() {
+        site.look();
+        drop(site);
+        thread::sleep(SAMPLE_INTERVAL);
     }
 }
 

@@ -41,6 +41,7 @@ impl ClusterSource for Paper {
 }
 
 struct Bench {
+    site: Arc<ClusterSite>,
     server: HttpServer,
     key: WebKey,
 }
@@ -49,7 +50,8 @@ impl Bench {
     fn of(paper: Paper) -> Self {
         let key = WebKey::draw().unwrap();
         let site = Arc::new(ClusterSite::new(Box::new(paper), key.clone()));
-        Self { server: HttpServer::start("--web", &HttpAddress::port(0), site).unwrap(), key }
+        let server = HttpServer::start("--web", &HttpAddress::port(0), site.clone()).unwrap();
+        Self { site, server, key }
     }
 
     fn ask(&self, path: &str, fields: &str) -> String {
@@ -87,7 +89,14 @@ fn facts_need_the_key_and_pages_have_no_secret() {
     let wrong = wrong.strip_prefix("/#key=").unwrap();
     for fields in ["", "Authorization: Bearer \r\n", &format!("Authorization: Bearer {wrong}\r\n")]
     {
-        for path in ["/api/cluster", "/api/decoupled", "/api/decisions", "/api/heat", "/api/x"] {
+        for path in [
+            "/api/cluster",
+            "/api/decoupled",
+            "/api/decisions",
+            "/api/heat",
+            "/api/history",
+            "/api/x",
+        ] {
             let answer = bench.ask(path, fields);
             assert!(answer.starts_with("HTTP/1.1 401 "), "{path} {fields}: {answer}");
         }
@@ -124,6 +133,43 @@ fn many_clients_cost_one_look() {
     let intervals = start.elapsed().as_millis() / crate::INTERVAL.as_millis();
     let most = usize::try_from(intervals).unwrap() + 1;
     assert!((1..=most).contains(&looks.load(Ordering::Relaxed)), "{looks:?} of {most}");
+}
+
+#[test]
+fn curves_begin_before_the_page_is_opened() {
+    let entry = MdsEntry {
+        state: MdsState::Active,
+        counters: vec![("requests".into(), 7), ("inodes".into(), 5)],
+        ..MdsEntry::default()
+    };
+    let paper =
+        Paper { map: ClusterMap { mds: vec![entry], ..ClusterMap::default() }, ..Paper::default() };
+    let bench = Bench::of(paper);
+    assert_eq!(bench.facts("/api/history")["samples"], serde_json::json!([]));
+    for _ in 0..905 {
+        bench.site.look();
+    }
+    let samples = bench.facts("/api/history")["samples"].clone();
+    assert_eq!(samples.as_array().unwrap().len(), 900, "half an hour is kept");
+    let server = &samples[0]["servers"][0];
+    assert_eq!(server["counters"], serde_json::json!({ "requests": 7 }), "no more than is drawn");
+    let answer = bench.ask("/api/history", "");
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+}
+
+#[test]
+fn the_history_ends_with_its_pages() {
+    let paper = Paper::default();
+    let looks = Arc::downgrade(&paper.looks);
+    let site = Arc::new(ClusterSite::new(Box::new(paper), WebKey::draw().unwrap()));
+    site.keep_history().unwrap();
+    drop(site);
+    // The thread holds the pages during a look only.
+    let start = Instant::now();
+    while looks.upgrade().is_some() {
+        assert!(start.elapsed().as_secs() < 10, "the source is still there");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -125,6 +125,7 @@ impl Pages {
             }
         };
         let site = Arc::new(ClusterSite::new(Box::new(source), key.clone()));
+        site.keep_history().map_err(|error| terminal::io("--web".as_ref(), &error))?;
         let server = HttpServer::start("--web", address, site)?;
         named(key.keep(&pages.file, &server.address().to_string()), &pages.file);
         pages.server = Some(server);
