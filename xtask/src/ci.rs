@@ -91,9 +91,6 @@ fn steps(tools: Tools) -> Vec<Step> {
         step("package", [cargo(&["run", "--quiet", "-p", "xtask", "--", "package", "test"])]),
         step("book", [cargo(&["run", "--quiet", "-p", "xtask", "--", "book"])]),
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
-        // The next step links with the release profile's optimisation, which takes minutes for each
-        // program; here the compiler only checks the programs without debug assertions.
-        step("release", [cargo(&["check", "--quiet", "--release", "-p", "cli", "-p", "lab"])]),
         step("instructions", [cargo(&["run", "--quiet", "-p", "xtask", "--", "instructions"])]),
     ]);
     steps

@@ -81,20 +81,38 @@ fn place(root: &Path) -> PathBuf {
     root.join(target.unwrap_or_else(|| PathBuf::from("target"))).join("tools")
 }
 
+/// Puts a program into the directory: from this user's cache, where it is built if it is missing.
+/// A second checkout builds nothing: five programs take ten minutes.
 fn build(root: &Path, place: &Path, tool: &Tool) -> Outcome {
     let Tool { name, version, options } = tool;
-    let list = std::fs::read_to_string(place.join(".crates.toml")).unwrap_or_default();
-    if list.contains(&format!("\"{name} {version} ")) && place.join("bin").join(name).is_file() {
+    let (program, stamp) = (place.join("bin").join(name), place.join(format!("{name}.version")));
+    let is_there = std::fs::read_to_string(&stamp).is_ok_and(|found| found == *version);
+    if is_there && program.is_file() {
         return Ok(());
     }
-    println!("building {name} {version}, once");
-    let (at, builds) = (place.display().to_string(), place.join("build").display().to_string());
-    let wanted = format!("{name}@={version}");
-    Cargo::new(&["install", "--quiet", "--locked", "--force", "--root", &at])
-        .and(&["--target-dir", &builds])
-        .and(options)
-        .and(&[&wanted])
-        .run(root)
+    let cache = cache(place).join(format!("{name}-{version}"));
+    let cached = cache.join("bin").join(name);
+    if !cached.is_file() {
+        println!("building {name} {version}, once");
+        let (at, builds) = (cache.display().to_string(), place.join("build").display().to_string());
+        let wanted = format!("{name}@={version}");
+        Cargo::new(&["install", "--quiet", "--locked", "--force", "--root", &at])
+            .and(&["--target-dir", &builds])
+            .and(options)
+            .and(&[&wanted])
+            .run(root)?;
+    }
+    let copied = std::fs::create_dir_all(place.join("bin"))
+        .and_then(|()| std::fs::copy(&cached, &program))
+        .and_then(|_| std::fs::write(&stamp, version));
+    copied.map_err(|error| Failure::Failed(format!("cannot copy {}: {error}", cached.display())))
+}
+
+/// The directory of this user for built programs, or one in the build directory.
+fn cache(place: &Path) -> PathBuf {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    cache.map_or_else(|| place.join("cache"), |cache| cache.join("cudele/tools"))
 }
 
 /// The tests that judge whether a mount is a file system, unless the caller names some: pjdfstest

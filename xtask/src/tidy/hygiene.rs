@@ -1,5 +1,5 @@
 //! Leftovers that no reviewer looks for: notes of unfinished work, blobs, blanks at the ends of
-//! lines, and paths of the machine on which a file was written.
+//! lines, paths of the machine on which a file was written, and code of one profile only.
 //!
 //! Test data is exempt from the last two: its bytes are fixed.
 
@@ -18,6 +18,14 @@ const NOTES: [&str; 5] = [
 
 /// Where notes are looked for: code and scripts. In a document the words may be the subject.
 const CODE: [&str; 5] = [".rs", ".toml", ".sh", ".yml", ".py"];
+
+/// Attributes that leave code out of a profile. The tests compile only one profile, so such code
+/// could stop compiling in the other without a failure.
+const ONE_PROFILE: [&str; 2] =
+    [concat!("cfg(debug", "_assertions)]"), concat!("cfg(not(debug", "_assertions))]")];
+
+/// The crate that Python loads has such code: what it leaves out is a function of the interpreter.
+const MAY_DIFFER: &str = "crates/pyapi/";
 
 /// Directories of particular machines. `/home/` counts only with a name that is not one of
 /// [`EXAMPLE_HOMES`], because a file system's documents are full of examples.
@@ -48,6 +56,12 @@ fn check_file(file: &File) -> Vec<Finding> {
         if let Some(note) = note {
             let message = format!("`{note}` is left in the code");
             found.push(find(at + 1, message, "finish it, or open an issue and remove the note"));
+        }
+        if ONE_PROFILE.iter().any(|&cfg| is_code && line.contains(cfg))
+            && !file.path.starts_with(MAY_DIFFER)
+        {
+            let message = "code of one profile only: no step compiles the other".to_owned();
+            found.push(find(at + 1, message, "use the macro `cfg!`, or `debug_assert!`"));
         }
         if is_data {
             continue;

@@ -554,6 +554,14 @@ mod hygiene {
     use crate::tidy::hygiene::check;
 
     #[test]
+    fn code_of_one_profile_is_caught() {
+        let attribute = concat!("#[cfg(not(debug", "_assertions))]\nfn f() {}\n");
+        caught(check, "crates/mds/src/x.rs", attribute, "one profile");
+        clean(check, "crates/pyapi/src/x.rs", attribute);
+        clean(check, "crates/mds/src/x.rs", "if cfg!(debug_assertions) {}\n");
+    }
+
+    #[test]
     fn notes_of_unfinished_work_are_found_in_code() {
         for note in [concat!("// TO", "DO: later"), concat!("to", "do!()"), concat!("# XX", "X")] {
             caught(check, "crates/a/src/lib.rs", note, "is left in the code");
