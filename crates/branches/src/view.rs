@@ -7,7 +7,7 @@ use client::{BranchView, Composed, LayerError, MadeDirs};
 use cudele::{ContentStore, DirEntry};
 use engine::load_dir_at;
 use metastore::{Layer, Snapshot};
-use namespace::Refusal;
+use namespace::{ListedEntry, Refusal};
 use objstore::{ObjectStore, Store};
 use policy::Policy;
 use types::{Attr, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Path, Result, Seq};
@@ -174,14 +174,41 @@ impl SnapshotView {
     /// # Errors
     /// `ENOTDIR`, `EACCES`, `ESTALE`.
     pub fn list(&mut self, dir: Ino) -> Result<Vec<DirEntry>> {
-        let cred = self.cred.clone();
-        let entries =
-            self.on(b"", |inner| inner.namespace().list(&cred, dir, None, usize::MAX, true))?;
-        let entries = entries.into_iter();
-        let mut entries: Vec<_> =
-            entries.map(|entry| DirEntry { name: entry.name, attr: entry.attr }).collect();
+        let mut entries = self.page(dir, None, usize::MAX)?;
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
+    }
+
+    /// The next entries of a directory that was seen, in its own order, at most so many after a
+    /// name.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EACCES`, `ESTALE`.
+    pub fn page(&mut self, dir: Ino, after: Option<&[u8]>, limit: usize) -> Result<Vec<DirEntry>> {
+        let cred = self.cred.clone();
+        let entries = self.on(b"", |inner| inner.namespace().list(&cred, dir, after, limit, true));
+        let entry = |entry: ListedEntry| DirEntry { name: entry.name, attr: entry.attr };
+        Ok(entries?.into_iter().map(entry).collect())
+    }
+
+    /// The content that an inode that was seen keeps itself: a small file, or the target of a
+    /// symbolic link; empty if there is none. Checks no permission.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn inline(&mut self, ino: Ino) -> Result<Vec<u8>> {
+        self.on(b"", |inner| inner.namespace().data(ino).map(<[u8]>::to_vec))
+    }
+
+    /// The text of the policy of a directory that was seen, if it has one of its own.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn own_policy(&mut self, dir: Ino) -> Result<Option<String>> {
+        self.on(b"", |inner| {
+            let policy = inner.namespace().own_policy(dir)?;
+            Ok(policy.map(|text| String::from_utf8_lossy(text).into_owned()))
+        })
     }
 
     /// The target of a symbolic link.
@@ -192,7 +219,7 @@ impl SnapshotView {
         if attr.file_type() != FileType::Symlink {
             return Ok(None);
         }
-        self.on(b"", |inner| inner.namespace().data(attr.ino).map(<[u8]>::to_vec)).map(Some)
+        self.inline(attr.ino).map(Some)
     }
 
     /// Reads the content of a file, handing it out piece by piece.
@@ -203,8 +230,7 @@ impl SnapshotView {
         let cred = self.cred.clone();
         self.on(b"", |inner| inner.namespace().access(&cred, attr.ino, 4))?;
         if attr.size <= INLINE_BYTES_MAX as u64 {
-            let inline =
-                self.on(b"", |inner| inner.namespace().data(attr.ino).map(<[u8]>::to_vec))?;
+            let inline = self.inline(attr.ino)?;
             if !inline.is_empty() {
                 return take(&inline);
             }
@@ -229,8 +255,7 @@ impl SnapshotView {
         let left = attr.size.saturating_sub(offset);
         let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
         if attr.size <= INLINE_BYTES_MAX as u64 {
-            let inline =
-                self.on(b"", |inner| inner.namespace().data(attr.ino).map(<[u8]>::to_vec))?;
+            let inline = self.inline(attr.ino)?;
             if !inline.is_empty() {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(inline.len());
                 return Ok(inline[from..inline.len().min(from + length)].to_vec());

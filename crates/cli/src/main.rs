@@ -115,6 +115,10 @@ enum Command {
     Du(command::du::Args),
     /// Bring a directory tree or an archive into the namespace
     Ingest(command::ingest::Args),
+    /// Write the names and attributes of a directory into a file, as they are at one moment
+    Dump(command::dump::Args),
+    /// Bring the names and attributes of a dump into the namespace
+    Load(command::load::Args),
     /// Run the main job on real input: ingest, merge, verify, and print the table
     Demo(command::demo::Args),
     /// Run a command as a batch job in a subtree of its own
@@ -227,6 +231,8 @@ fn run(arguments: &Arguments) -> types::Result<ExitCode> {
         Command::Find(args) => command::find::run(context, args),
         Command::Du(args) => command::du::run(context, args),
         Command::Ingest(args) => command::ingest::run(context, args),
+        Command::Dump(args) => command::dump::run(context, args),
+        Command::Load(args) => command::load::run(context, args),
         Command::Demo(args) => command::demo::run(context, args),
         Command::Policy(args) => command::policy::run(context, args),
         Command::Decouple(args) => command::decouple::run(context, args),

@@ -1,6 +1,7 @@
 //! The targets.
 
 use std::fmt::Debug;
+use std::io::Read;
 use std::str::{FromStr, from_utf8};
 
 use balancer::{
@@ -8,6 +9,7 @@ use balancer::{
     decide,
 };
 use crc32c::crc32c;
+use ingest::source::{EntrySink, Skip, SourceEntry, SourceKind, read_dump};
 use metastore::{
     Branch, DamagedFiles, MovedName, ObjectName, ProofKey, Removal, Snapshots, Subtrees,
     decode_copy,
@@ -31,7 +33,7 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub static TARGETS: [Target; 28] = [
+pub static TARGETS: [Target; 29] = [
     Target { name: "access-list", run: access_list, sample: access_list_sample },
     Target { name: "address", run: address, sample: || b"tcp:mon.example.org:6800".to_vec() },
     Target { name: "balancer-policy", run: balancer_policy, sample: balancer_policy_sample },
@@ -42,6 +44,7 @@ pub static TARGETS: [Target; 28] = [
     Target { name: "composition", run: composition, sample: || b"rpcs+stream||(a)".to_vec() },
     Target { name: "copy", run: copy, sample: || metastore::encode_copy(MAP, b"map") },
     Target { name: "damaged-files", run: damaged_files, sample: damaged_files_sample },
+    Target { name: "dump", run: dump, sample: dump_sample },
     Target { name: "heartbeat", run: heartbeat, sample: heartbeat_sample },
     Target { name: "http", run: http, sample: http_sample },
     Target { name: "id-ranges", run: id_ranges, sample: || b"0,1000-1999,4242".to_vec() },
@@ -195,6 +198,51 @@ fn damaged_files(bytes: &[u8]) {
 
 fn damaged_files_sample() -> Vec<u8> {
     DamagedFiles::default().encode()
+}
+
+/// Refuses entries that leave the destination.
+struct Judge;
+
+impl EntrySink for Judge {
+    fn take(&mut self, entry: &SourceEntry<'_>, content: &mut dyn Read) -> cudele::Result<()> {
+        let is_below = |path: &[u8]| {
+            !path.starts_with(b"/") && !path.split(|byte| *byte == b'/').any(|name| name == b"..")
+        };
+        assert!(is_below(entry.path), "an entry leaves the destination");
+        if let SourceKind::HardLink(first) = entry.kind {
+            assert!(is_below(first), "a link leaves the destination");
+        }
+        let read = std::io::copy(content, &mut std::io::sink());
+        let read =
+            read.map_err(|error| cudele::Error::new(cudele::Errno::Io, "", error.to_string()))?;
+        if let SourceKind::File { size } = entry.kind {
+            assert_eq!(read, size, "a file has its content");
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, _: Skip) {}
+}
+
+fn dump(bytes: &[u8]) {
+    let read = |bytes: &[u8]| {
+        let _ = read_dump("fuzz", Box::new(bytes), &mut Judge);
+    };
+    read(bytes);
+    // Chance makes no frame of zstd.
+    if let Ok(packed) = zstd::bulk::compress(bytes, 1) {
+        read(&packed);
+    }
+}
+
+fn dump_sample() -> Vec<u8> {
+    br#"{"cudele_dump":1,"path":"/a","branch":"dump-1","branch_is_temporary":true,"time_ns":5}
+{"path":"","type":"directory","mode":"0755","uid":0,"gid":0,"size":0,"ino":1,"nlink":3,"mtime_ns":1,"atime_ns":2,"ctime_ns":3,"btime_ns":4}
+{"path":"x","type":"file","mode":"4755","uid":7,"gid":8,"size":2,"ino":2,"nlink":2,"mtime_ns":-1,"atime_ns":2,"ctime_ns":3,"btime_ns":4,"data_hex":"6869","xattrs":[{"name":"user.a","value_hex":"00"}]}
+{"path":"y","type":"file","mode":"4755","uid":7,"gid":8,"size":2,"ino":2,"nlink":2,"mtime_ns":-1,"atime_ns":2,"ctime_ns":3,"btime_ns":4,"same_as":"x"}
+{"entries":3,"skipped":0,"end":true}
+"#
+    .to_vec()
 }
 
 fn heartbeat(bytes: &[u8]) {

@@ -10,6 +10,7 @@
 
 mod decoupled;
 mod dry_run;
+mod hollow;
 mod late;
 mod progress;
 mod strong;
@@ -42,6 +43,8 @@ pub struct IntakeOptions {
     pub stop: Arc<AtomicBool>,
     /// Leave unchanged entries of the destination.
     pub resume: bool,
+    /// Make files whose content the source does not have, with their sizes and one hole.
+    pub hollow: bool,
 }
 
 /// Where an inode is created.
@@ -95,6 +98,8 @@ struct Intake<'t> {
     /// Whether the destination may have entries already, and the inodes that stay.
     resumes: bool,
     kept: Set<Ino>,
+    /// Whether files without their content are made.
+    hollow: bool,
 }
 
 /// Measures how long the source takes.
@@ -129,6 +134,7 @@ impl<'t> Intake<'t> {
             buffer: Vec::new(),
             resumes: false,
             kept: Set::default(),
+            hollow: false,
         }
     }
 
@@ -368,6 +374,7 @@ impl EntrySink for Intake<'_> {
         match entry.kind {
             SourceKind::Directory => self.directory(entry),
             SourceKind::File { size } => self.file(entry, size, content),
+            SourceKind::Hollow { size } => self.hollow(entry, size),
             SourceKind::HardLink(first) => self.hard_link(entry, first),
             SourceKind::Symlink(target) => {
                 let dir = self.place(entry.path)?;
@@ -391,6 +398,10 @@ impl EntrySink for Intake<'_> {
 
     fn skip(&mut self, skip: Skip) {
         self.tally.skipped.push(skip);
+    }
+
+    fn policy(&mut self, path: &[u8], text: &str) {
+        self.tally.policies.push((path.to_vec(), text.to_owned()));
     }
 }
 
@@ -416,7 +427,7 @@ pub fn strong(
     let mut target = strong::Strong::open(fs, destination)?;
     let progress = Progress::new(Progress::total(source), &options.stop);
     let mut intake = Intake::new(&mut target, progress);
-    intake.resumes = options.resume;
+    (intake.resumes, intake.hollow) = (options.resume, options.hollow);
     let read = source.read(options.without.as_deref(), &mut intake);
     let root = read.and_then(|()| intake.finish());
     let tally = intake.tally;
@@ -456,6 +467,7 @@ pub fn decoupled(
     let mut target = decoupled::DecoupledTarget::decouple(fs, destination, &policy)?;
     let progress = Progress::new(total, &options.stop);
     let mut intake = Intake::new(&mut target, progress);
+    intake.hollow = options.hollow;
     let read = source.read(options.without.as_deref(), &mut intake);
     let root = read.and_then(|()| intake.finish());
     let tally = intake.tally;
@@ -478,6 +490,7 @@ pub fn nowhere(source: &Source, options: &IntakeOptions) -> Result<IntakeReport>
     let mut target = dry_run::DryRunTarget::default();
     let progress = Progress::new(Progress::total(source), &options.stop);
     let mut intake = Intake::new(&mut target, progress);
+    intake.hollow = options.hollow;
     source.read(options.without.as_deref(), &mut intake)?;
     intake.finish()?;
     Ok(IntakeReport::new(intake.tally, start))

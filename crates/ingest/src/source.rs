@@ -1,4 +1,5 @@
-//! What `ingest` reads: a directory tree or a tar archive, one entry after the other.
+//! What `ingest` and `load` read: a directory tree, a tar archive or a dump, one entry after the
+//! other.
 //!
 //! A source hands out every entry with a path relative to its root, parents before children. It
 //! knows nothing of the namespace that takes them.
@@ -8,12 +9,15 @@
 //! followed.
 
 pub(crate) mod archive;
+pub(crate) mod dumped;
 pub(crate) mod tree;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, FileType, Result, Timestamp};
+
+pub use dumped::read as read_dump;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,11 @@ pub enum SourceKind<'a> {
     Directory,
     /// A file of this many bytes, which are read from the content that comes with the entry.
     File {
+        /// In bytes.
+        size: u64,
+    },
+    /// A file of this many bytes, of which the source has no content.
+    Hollow {
         /// In bytes.
         size: u64,
     },
@@ -75,6 +84,8 @@ pub trait EntrySink {
     fn take(&mut self, entry: &SourceEntry<'_>, content: &mut dyn Read) -> Result<()>;
     /// Something that cannot be read, or is no file.
     fn skip(&mut self, skip: Skip);
+    /// The policy of the directory that came last, as a policy file.
+    fn policy(&mut self, _path: &[u8], _text: &str) {}
 }
 
 /// Where the entries come from.
@@ -86,6 +97,10 @@ pub enum Source {
     Archive(PathBuf),
     /// A tar archive on standard input.
     StandardInput,
+    /// A dump of a directory of a namespace.
+    Dump(PathBuf),
+    /// The same on standard input.
+    DumpOnStandardInput,
 }
 
 impl Source {
@@ -110,6 +125,18 @@ impl Source {
         }
     }
 
+    /// Opens the dump that the user named.
+    ///
+    /// # Errors
+    /// The system's errors about the path.
+    pub fn open_dump(path: &Path) -> Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::DumpOnStandardInput);
+        }
+        std::fs::metadata(path).map_err(|error| terminal::io(path, &error))?;
+        Ok(Self::Dump(path.to_owned()))
+    }
+
     /// Hands every entry to `taker`. A directory tree leaves `without` out.
     ///
     /// # Errors
@@ -121,6 +148,10 @@ impl Source {
             Self::StandardInput => {
                 archive::read(&self.name(), Box::new(std::io::stdin().lock()), taker)
             }
+            Self::Dump(path) => dumped::read(&self.name(), archive::open(path)?, taker),
+            Self::DumpOnStandardInput => {
+                dumped::read(&self.name(), Box::new(std::io::stdin().lock()), taker)
+            }
         }
     }
 
@@ -128,15 +159,17 @@ impl Source {
     pub fn count(&self) -> Option<u64> {
         match self {
             Self::Tree(root) => Some(tree::count(root)),
-            Self::Archive(_) | Self::StandardInput => None,
+            Self::Archive(_) | Self::StandardInput | Self::Dump(_) | Self::DumpOnStandardInput => {
+                None
+            }
         }
     }
 
     /// For people.
     pub fn name(&self) -> String {
         match self {
-            Self::Tree(path) | Self::Archive(path) => path.display().to_string(),
-            Self::StandardInput => "standard input".to_owned(),
+            Self::Tree(path) | Self::Archive(path) | Self::Dump(path) => path.display().to_string(),
+            Self::StandardInput | Self::DumpOnStandardInput => "standard input".to_owned(),
         }
     }
 }

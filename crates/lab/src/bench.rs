@@ -15,6 +15,7 @@ mod compile;
 mod compositions;
 mod creates;
 mod dataset;
+mod dump;
 mod fuse;
 mod heat;
 mod insert;
@@ -152,6 +153,8 @@ enum Name {
     Restart,
     /// Memory of the metadata server per inode
     Memory,
+    /// The names of a directory into a file, and from there into another directory
+    Dump,
     /// The questions of the web page with a hundred thousand decoupled subtrees
     Web,
     /// Creates over a Unix socket, over TCP without keys, and over TCP with TLS
@@ -266,6 +269,7 @@ impl Name {
             Self::Programs => experiments.push(programs::run),
             Self::Checkpoint => experiments.push(checkpoint::run),
             Self::Checksums => experiments.push(checksums::run),
+            Self::Dump => experiments.push(dump::run),
             Self::Web => experiments.push(web::run),
             Self::Workflow => experiments.push(workflow::run),
             Self::Placement => experiments.push(placement::run),

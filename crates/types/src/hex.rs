@@ -5,7 +5,13 @@
 /// Two digits for each byte, without a separator: `00ff`.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(DIGITS[usize::from(byte >> 4)] as char);
+        text.push(DIGITS[usize::from(byte & 15)] as char);
+    }
+    text
 }
 
 /// Two digits for each byte, separated by spaces: `00 ff`, as the pages in `docs/formats/` do.

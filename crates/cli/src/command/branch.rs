@@ -124,6 +124,8 @@ pub(crate) mod publish {
     }
 }
 
+pub(crate) use manage::create_of;
+
 /// The branches of the store that the command line names, or of the cluster's.
 pub(crate) fn branches(context: &Context, store: Option<&str>) -> Result<Branches> {
     match store {

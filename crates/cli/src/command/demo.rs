@@ -95,7 +95,7 @@ fn job(
 ) -> Result<(Vec<DemoResult>, String)> {
     let fs = cluster.cluster().mount()?;
     let (without, stop) = (Some(cluster.dir().to_owned()), cluster.stop_flag());
-    let options = IntakeOptions { without, stop, resume: false };
+    let options = IntakeOptions { without, stop, ..IntakeOptions::default() };
     let preset = |name: &str| {
         let found = Preset::by_name(name).map(Preset::policy);
         found.ok_or_else(|| Error::new(Errno::NotFound, name, "no such preset"))
@@ -159,7 +159,9 @@ fn facts_of(source: &Source) -> Result<Facts> {
     match source {
         Source::Tree(path) => verify::of_tree(path),
         Source::Archive(path) => verify::of_archive(path),
-        Source::StandardInput => Err(Error::of(Errno::NotSupported, "-")),
+        Source::StandardInput | Source::Dump(_) | Source::DumpOnStandardInput => {
+            Err(Error::of(Errno::NotSupported, source.name()))
+        }
     }
 }
 

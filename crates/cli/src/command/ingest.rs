@@ -48,42 +48,60 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let destination = cudele::parse_path(&args.destination)?.to_string();
-    let policy = args.policy.as_deref().map(owned::policy).transpose()?;
-    let source = Source::open(&args.source)?;
+    let wish = Wish {
+        source: Source::open(&args.source)?,
+        destination: cudele::parse_path(&args.destination)?.to_string(),
+        policy: args.policy.as_deref().map(owned::policy).transpose()?,
+        dry_run: args.dry_run,
+        resume: args.resume,
+        hollow: false,
+    };
+    let report = bring_in(context, &wish)?;
+    show(context, &report, &wish)
+}
+
+/// What to bring in, and where.
+pub(crate) struct Wish {
+    pub(crate) source: Source,
+    pub(crate) destination: String,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) dry_run: bool,
+    pub(crate) resume: bool,
+    /// Make holes in the place of content that the source does not have.
+    pub(crate) hollow: bool,
+}
+
+/// Brings a source in, by requests or as a job.
+pub(crate) fn bring_in(context: &Context, wish: &Wish) -> Result<IntakeReport> {
+    let Wish { source, destination, policy, .. } = wish;
     let without = context.locator().find()?.dir;
-    let options = IntakeOptions { without, resume: args.resume, ..IntakeOptions::default() };
-    if args.dry_run {
-        let report = intake::nowhere(&source, &options)?;
-        return show(context, &report, &source, &destination, true);
+    let (resume, hollow) = (wish.resume, wish.hollow);
+    let options = IntakeOptions { without, resume, hollow, ..IntakeOptions::default() };
+    if wish.dry_run {
+        return intake::nowhere(source, &options);
     }
-    if args.resume {
-        resume::give_up_remains(context, &args.destination)?;
+    if wish.resume {
+        resume::give_up_remains(context, destination)?;
     }
     let fs = context.mount()?;
     // An update is small: a decoupled job would have to read all names of the destination first.
-    let updates = args.resume && !resume::is_empty(&fs, &destination)?;
-    let report = match policy {
+    let updates = wish.resume && !resume::is_empty(&fs, destination)?;
+    match policy {
         Some(policy) if policy.is_decoupled() && !updates => {
-            intake::decoupled(&fs, &destination, &policy, &source, &options)?
+            intake::decoupled(&fs, destination, policy, source, &options)
         }
         Some(policy) if !policy.is_decoupled() => {
-            fs.make_dir(&destination, 0o755)?;
+            fs.make_dir(destination, 0o755)?;
             fs.cluster().set_policy(destination.as_bytes(), Some(&policy.to_yaml()))?;
-            intake::strong(&fs, &destination, &source, &options)?
+            intake::strong(&fs, destination, source, &options)
         }
-        Some(_) | None => intake::strong(&fs, &destination, &source, &options)?,
-    };
-    show(context, &report, &source, &destination, false)
+        Some(_) | None => intake::strong(&fs, destination, source, &options),
+    }
 }
 
-fn show(
-    context: &Context,
-    report: &IntakeReport,
-    source: &Source,
-    destination: &str,
-    dry_run: bool,
-) -> Result<()> {
+/// Prints the report.
+pub(crate) fn show(context: &Context, report: &IntakeReport, wish: &Wish) -> Result<()> {
+    let Wish { source, destination, dry_run, .. } = wish;
     let policy = report.policy.as_ref().map(Policy::to_json);
     let mut value = json!({
         "source": source.name(), "destination": destination, "dry_run": dry_run, "policy": policy,
@@ -92,11 +110,11 @@ fn show(
         value.extend(facts);
     }
     context.print(&value, || {
-        let what = if dry_run { "would come in at" } else { "is in at" };
+        let what = if *dry_run { "would come in at" } else { "is in at" };
         let (source, destination) = (source.name(), quoted(destination.as_bytes()));
         let mut text =
             format!("{} {what} {destination}\n{}", quoted(source.as_bytes()), report.to_text());
-        if !dry_run {
+        if !*dry_run {
             text.push_str(&ending(report, &destination));
         }
         text

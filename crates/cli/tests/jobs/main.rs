@@ -10,6 +10,7 @@
 
 mod archives;
 mod checks;
+mod dumps;
 mod fixture;
 mod ingest;
 mod journal_clients;

@@ -35,12 +35,16 @@ pub struct IntakeTally {
     pub updated: u64,
     /// Files whose content is in the object store.
     pub large: u64,
+    /// Files with a hole in the place of their content, which the source does not have.
+    pub hollow: u64,
     /// Bytes of content.
     pub content_bytes: u64,
     /// Of them, those stored with the metadata.
     pub inline_bytes: u64,
     /// Entries that are left out.
     pub skipped: Vec<Skip>,
+    /// Policies of directories: path below the root, and policy file.
+    pub policies: Vec<(Vec<u8>, String)>,
     /// Time of the calls that create.
     pub create: Duration,
     /// Time of the calls that link and set attributes.
@@ -174,6 +178,7 @@ impl IntakeReport {
             "entries": tally.entries(), "creates": creates,
             "directories": tally.directories, "files": tally.files, "symlinks": tally.symlinks,
             "specials": tally.specials, "hard_links": tally.hard_links, "xattrs": tally.xattrs,
+            "hollow": tally.hollow, "policies": tally.policies.len(),
             "replaced": tally.replaced, "unchanged": tally.unchanged, "updated": tally.updated,
             "content_bytes": tally.content_bytes,
             "inline_bytes": tally.inline_bytes, "files_in_store": tally.large,
@@ -216,6 +221,9 @@ impl IntakeReport {
         if tally.unchanged + tally.updated > 0 {
             let (unchanged, updated) = (count(tally.unchanged), count(tally.updated));
             let _ = writeln!(text, "  {unchanged} were there already, {updated} were replaced");
+        }
+        if tally.hollow > 0 {
+            let _ = writeln!(text, "  {} files are holes without content", count(tally.hollow));
         }
         for phase in &self.phases {
             let rate = if phase.name == LINKS_AND_ATTRIBUTES {

@@ -50,7 +50,7 @@ impl Intake<'_> {
         let is = |file_type| found.file_type() == file_type;
         Ok(match entry.kind {
             SourceKind::Directory => false,
-            SourceKind::File { size } => {
+            SourceKind::File { size } | SourceKind::Hollow { size } => {
                 is(FileType::Regular)
                     && (found.size, found.mtime) == (size, entry.mtime)
                     // Of two files of the source only one can be this one.

@@ -179,9 +179,10 @@ fn one<R: Read>(
                 .map_err(|cause| refused(archive, &path, &format!("links to what {cause}")))?;
             SourceKind::HardLink(&linked)
         }
-        kind @ (SourceKind::Directory | SourceKind::File { .. } | SourceKind::Special { .. }) => {
-            kind
-        }
+        kind @ (SourceKind::Directory
+        | SourceKind::File { .. }
+        | SourceKind::Hollow { .. }
+        | SourceKind::Special { .. }) => kind,
     };
     if path.is_empty() && kind != SourceKind::Directory {
         return Err(refused(archive, &raw_path, "has no name"));

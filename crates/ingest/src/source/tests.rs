@@ -16,6 +16,7 @@ impl EntrySink for Seen {
         let kind = match entry.kind {
             SourceKind::Directory => "dir",
             SourceKind::File { .. } => "file",
+            SourceKind::Hollow { .. } => "hollow",
             SourceKind::Symlink(_) => "symlink",
             SourceKind::Special { .. } => "special",
             SourceKind::HardLink(_) => "hard link",

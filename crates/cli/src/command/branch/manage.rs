@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use branches::{BranchMerge, Branches, Collected, Conflict};
+use branches::{BranchInfo, BranchMerge, Branches, Collected, Conflict};
 use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Result};
+use cudele::{Errno, Error, Path, Result};
 use serde_json::json;
 use terminal::context::Context;
 use terminal::figures;
@@ -31,23 +31,30 @@ pub(super) fn create(context: &Context, store: Option<&str>, args: &Create) -> R
     let info = match (&args.from, &args.path) {
         (Some(from), _) => branches(context, store)?.create_from(&args.name, from)?,
         (None, None) => return Err(missing("PATH")),
-        (None, Some(path)) => {
-            let path = space::parse(path)?;
-            match (store, context.cluster()) {
-                (Some(url), _) => Branches::open(url)?.create(&args.name, &path, None)?,
-                (None, Ok(cluster)) => {
-                    let fs = cluster.mount()?;
-                    Branches::of(fs.store().clone()).create(&args.name, &path, Some(&fs))?
-                }
-                (None, Err(error)) if is_down(error.errno) => {
-                    let branches = Branches::open(&store_of(context).map_err(|_| error)?)?;
-                    branches.create(&args.name, &path, None)?
-                }
-                (None, Err(error)) => return Err(error),
-            }
-        }
+        (None, Some(path)) => create_of(context, store, &args.name, &space::parse(path)?)?,
     };
     context.print(&to_json(&info), String::new)
+}
+
+/// Makes a branch of a directory: by the servers, or without them if the store is at rest.
+pub(crate) fn create_of(
+    context: &Context,
+    store: Option<&str>,
+    name: &str,
+    path: &Path,
+) -> Result<BranchInfo> {
+    match (store, context.cluster()) {
+        (Some(url), _) => Branches::open(url)?.create(name, path, None),
+        (None, Ok(cluster)) => {
+            let fs = cluster.mount()?;
+            Branches::of(fs.store().clone()).create(name, path, Some(&fs))
+        }
+        (None, Err(error)) if is_down(error.errno) => {
+            let branches = Branches::open(&store_of(context).map_err(|_| error)?)?;
+            branches.create(name, path, None)
+        }
+        (None, Err(error)) => Err(error),
+    }
 }
 
 /// Whether no server of the cluster runs.
