@@ -31,6 +31,8 @@ const SHARED: [(&str, &str); 3] = [
     ("prometheus/rules.yml", "prometheus-rules.yml"),
     ("grafana/cudele.json", "grafana-dashboard.json"),
 ];
+/// The hooks of Slurm, which all are in one directory.
+const SLURM: [&str; 5] = ["burst_buffer.lua", "burst_buffer.conf", "prolog", "epilog", "node.sh"];
 const UNITS: [&str; 3] = ["cudele-mon.service", "cudele-mds@.service", "cudele-standby@.service"];
 
 /// The profile that the programs are built with.
@@ -162,6 +164,9 @@ fn lay_out(root: &Path, built: &Path, tree: &Path, profile: Profile) -> Outcome 
     install(&from.join("mount.cudele.8"), &tree.join("usr/share/man/man8/mount.cudele.8"))?;
     for (file, name) in SHARED {
         install(&root.join("contrib").join(file), &tree.join("usr/share/cudele").join(name))?;
+    }
+    for file in SLURM {
+        install(&root.join("contrib/slurm").join(file), &tree.join("slurm").join(file))?;
     }
     for page in ["README.md", "CHANGELOG.md"] {
         install(&root.join(page), &tree.join("usr/share/doc/cudele").join(page))?;
