@@ -159,6 +159,11 @@ impl Cells {
     pub(super) fn replay_logs(&mut self, client: usize) -> Done<()> {
         let crashes = self.requests.world.crashes;
         self.ready(client)?;
+        if self.job().machine.logs.iter().any(|log| log.process == client) {
+            // A request, as the library makes one: a client that has not noticed the end of its
+            // server believes that it is connected.
+            self.request(client, CallKind::Sync)?;
+        }
         self.replay_dead()?;
         // The store may prevent the server from replaying a log: then the client gets an error and
         // keeps the log.

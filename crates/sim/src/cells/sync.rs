@@ -14,7 +14,7 @@ impl Cells {
     /// Hands the pending events over as a part, and merges the part.
     pub(super) fn sync_part(&mut self) -> Done<()> {
         let (client, subtree) = (self.client()?, self.job().root);
-        let composition = self.holding()?.policy.effective();
+        let composition = self.holding()?.visible();
         let mut sync = PartSync::new(SyncWhen::every(Span(0)), Timestamp(0));
         match sync.due(self.holding()?, Timestamp(0)) {
             SyncDue::Nothing => return Ok(()),
