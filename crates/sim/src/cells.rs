@@ -8,6 +8,7 @@
 //! A process here is a function that waits, like the library: `Stop` ends it at any point. Further
 //! clients work in a strong subtree at the same time, and the `crate::oracle` judges them.
 
+pub mod ace;
 mod change;
 mod fault;
 mod job;
@@ -22,6 +23,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use policy::{Cell, Consistency, Policy};
@@ -75,6 +77,11 @@ struct Cells {
     /// Crashes of the server that the ledgers know of, and whether it had stopped at the last look.
     crashes: u64,
     was_stopped: bool,
+    /// How long background work may take without a waiting client, in nanoseconds.
+    calm: u64,
+    points: ace::Points,
+    /// The policies that were read, by their texts.
+    policies: BTreeMap<String, Policy>,
     rng: Rng,
 }
 
@@ -109,21 +116,13 @@ impl Cells {
         let own = rng.fork();
         let mut requests = Requests::new(plan, rng, trace);
         requests.set_up();
-        let mut cells = Self {
-            requests,
-            jobs: Vec::new(),
-            current: 0,
-            fuse: None,
-            struck: false,
-            crashes: 0,
-            was_stopped: false,
-            rng: own,
-        };
+        let mut cells = Self::over(requests, own);
         if cells.requests.plan.quotas {
             cells.requests.limit(Ino::ROOT, "");
         }
         for number in 0..cells.rng.between(1, 2) {
-            cells.add_job(number);
+            let cell = any_cell(&mut cells.rng);
+            cells.add_job(number, cell);
         }
         let _ = cells.requests.ask(CallKind::Sync);
         let tree = cells.requests.read_tree();
@@ -138,10 +137,26 @@ impl Cells {
         cells
     }
 
-    fn add_job(&mut self, number: u64) {
+    /// Cells of a cluster, without a subtree.
+    fn over(requests: Requests, rng: Rng) -> Self {
+        Self {
+            requests,
+            jobs: Vec::new(),
+            current: 0,
+            fuse: None,
+            struck: false,
+            crashes: 0,
+            was_stopped: false,
+            calm: CALM,
+            points: ace::Points::default(),
+            policies: BTreeMap::new(),
+            rng,
+        }
+    }
+
+    fn add_job(&mut self, number: u64, cell: Cell) {
         let path = format!("/c{number}");
         let root = self.requests.make(Ino::ROOT, &path[1..], 0o040_777);
-        let cell = any_cell(&mut self.rng);
         self.requests.set_policy(&path, &Policy::of_cell(cell).to_yaml());
         let region = Region { known: false, ..Region::new(root, &path, RegionKind::Decoupled) };
         self.requests.oracle.regions.push(region);
@@ -256,7 +271,7 @@ impl Cells {
             }
         }
         // A journal that cannot be written is tried again a little later.
-        let calm = if self.requests.oracle.store_fails { 4 * CALM } else { CALM };
+        let calm = if self.requests.oracle.store_fails { 4 * self.calm } else { self.calm };
         let end = self.requests.world.now + calm;
         let at_rest = |cells: &Self| {
             let world = &cells.requests.world;
@@ -360,7 +375,7 @@ impl Cells {
             self.current = at;
             self.check("before the end");
             self.requests.world.fail_store(0);
-            let done = self.finish_job();
+            let done = self.finish_job(2);
             if let Err(Stop::Failed(errno)) = done
                 && !self.requests.oracle.store_fails
             {
@@ -383,15 +398,16 @@ impl Cells {
         self.requests.compare("at the end");
     }
 
-    fn finish_job(&mut self) -> Done<()> {
+    /// Merges the work of the job, with so many more updates, in a new process if need be.
+    fn finish_job(&mut self, more: u64) -> Done<()> {
         let mut done = Ok(());
         for _ in 0..4 {
             done = self.boot().and_then(|()| {
                 if self.holding().is_err() {
                     return Ok(());
                 }
-                if !self.job().releasing {
-                    self.append(2)?;
+                if more > 0 && !self.job().releasing {
+                    self.append(more)?;
                 }
                 self.merge()
             });

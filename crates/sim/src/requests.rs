@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 
 use client::SessionEffects;
 use mds::{Mds, Observed};
-use metastore::request::StoreOp;
+use metastore::request::{StoreOp, Token};
 use types::rng::Rng;
-use types::{Ino, Moment, Rank, Result, Seq, Tid};
+use types::{ClientId, Ino, Moment, Rank, Result, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message};
 
 use crate::history::Recorder;
@@ -52,6 +52,19 @@ pub(crate) struct Requests {
     limited: BTreeMap<Ino, String>,
     /// Clients make requests of their own accord.
     pub(crate) issuing: bool,
+    /// Operations of servers that changed the store.
+    pub(crate) store_writes: u64,
+    /// The changes that servers executed for clients.
+    pub(crate) executed: Vec<Executed>,
+}
+
+/// A change that a server executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Executed {
+    pub(crate) client: ClientId,
+    /// The inode that it created, or 0.
+    pub(crate) ino: Ino,
+    pub(crate) time: Timestamp,
 }
 
 impl Requests {
@@ -72,6 +85,8 @@ impl Requests {
             snapshots: Taken::default(),
             limited: BTreeMap::new(),
             issuing: false,
+            store_writes: 0,
+            executed: Vec::new(),
         };
         let id = requests.new_id();
         requests.add(Client::new(id, false));
@@ -99,6 +114,26 @@ impl Requests {
             let result = self.oracle.recovered(last);
             self.world.check(result);
         }
+    }
+}
+
+/// Whether an operation changes the store.
+fn writes(op: &StoreOp) -> bool {
+    match op {
+        StoreOp::Append { .. }
+        | StoreOp::Put { .. }
+        | StoreOp::Delete { .. }
+        | StoreOp::PurgeData { .. }
+        | StoreOp::PurgeDir { .. }
+        | StoreOp::CompactDir { .. }
+        | StoreOp::AttachDirs { .. }
+        | StoreOp::TakeSnapshot { .. }
+        | StoreOp::CommitDir { .. } => true,
+        StoreOp::Get { .. }
+        | StoreOp::List { .. }
+        | StoreOp::LoadDir { .. }
+        | StoreOp::LookUp { .. }
+        | StoreOp::ProveRuns { .. } => false,
     }
 }
 
@@ -172,6 +207,7 @@ impl Workload for Requests {
         self.history.applied((client, tid), &Applied { seq, ino, time }, self.world.now);
         // The recovered state is known by now: changes come after that.
         self.note_recovery(None);
+        self.executed.push(Executed { client, ino, time });
         let result = self.oracle.applied(change);
         self.world.check(result);
         self.note_applied((client, tid), seq, time);
@@ -199,6 +235,11 @@ impl Workload for Requests {
 
     fn submitted(&mut self, op: &StoreOp) {
         self.note_snapshot(op);
+    }
+
+    fn executing(&mut self, server: usize, token: Token) {
+        let op = self.world.servers[server].disk.submitted(token);
+        self.store_writes += u64::from(op.is_some_and(writes));
     }
 
     fn crashed(&mut self, _: &Mds) {

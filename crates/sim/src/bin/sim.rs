@@ -11,11 +11,15 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use sim::cells::ace::{self, AceCase, AceCounts, AceFailure, PointFaults};
 use sim::{Report, Tally};
 
 const USAGE: &str = "\
 usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--threads N] [--transcript]
            [--ranks] [--directories] [--one-rank]
+       sim --ace [--length N] [--cell CELL] [--from N] [--count N] [--every N] [--seconds T]
+           [--threads N] [--json]
+       sim --ace-case N [--transcript]
 
   --seeds N      how many seeds to run (default 50)
   --first S      the first of them (default 0)
@@ -26,6 +30,15 @@ usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--threads N] [--tra
   --ranks        only simulations of several ranks
   --directories  directories are renamed from one rank to another, too
   --one-rank     only simulations of one rank
+  --ace          every workload of a few operations in every cell, with a fault after every
+                 persistence point
+  --length N     operations of a workload, without those that they need (default 1)
+  --cell CELL    only this cell, for example weak-local
+  --from N       the number of the first workload (default 0)
+  --count N      how many workloads to run (default: all)
+  --every N      only each Nth of them (default 1)
+  --json         print the counts as JSON
+  --ace-case N   run one case of --ace, for example 0x2010001
 ";
 
 #[derive(Debug)]
@@ -38,6 +51,26 @@ struct Options {
     ranks: bool,
     directories: bool,
     one_rank: bool,
+    ace: Option<AceOptions>,
+}
+
+/// The options of `--ace`.
+#[derive(Debug)]
+struct AceOptions {
+    length: u32,
+    cell: Option<String>,
+    from: u64,
+    count: u64,
+    every: u64,
+    json: bool,
+    case: Option<u64>,
+}
+
+impl Default for AceOptions {
+    fn default() -> Self {
+        let (from, count, every) = (0, u64::MAX, 1);
+        Self { length: 1, cell: None, from, count, every, json: false, case: None }
+    }
 }
 
 /// The seeds of some workloads that were run.
@@ -107,6 +140,12 @@ fn main() -> ExitCode {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
+    if let Some(asked) = &options.ace {
+        return match asked.case {
+            Some(number) => run_ace_case(number, options.transcript),
+            None => run_ace(asked, options.seconds, options.threads),
+        };
+    }
     let Options { seeds, first, seconds, threads, transcript, directories, .. } = options;
     let start = Instant::now();
     let seeds = first..first.saturating_add(seeds);
@@ -135,6 +174,90 @@ fn main() -> ExitCode {
     if done.failures + ranks.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Runs one case of `--ace`.
+fn run_ace_case(number: u64, transcript: bool) -> ExitCode {
+    let Some(case) = AceCase::of_number(number) else {
+        eprintln!("no case has the number {number:#x}");
+        return ExitCode::from(2);
+    };
+    println!("{}", case.words());
+    let Some(report) = ace::run_case(case, transcript) else { return ExitCode::SUCCESS };
+    report.trace.iter().for_each(|line| println!("{line}"));
+    match report.violation {
+        Some(violation) => {
+            println!("{number:#x}: {violation}");
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn print_failure(failure: &AceFailure) {
+    let AceFailure { case, violation, known } = failure;
+    let (number, words) = (case.number(), case.words());
+    if known.is_some() {
+        return;
+    }
+    println!("{words}\n  {violation}\n  again: cargo xtask sim --ace-case {number:#x}");
+}
+
+/// Runs the workloads of `--ace`, several at a time, and prints the counts.
+fn run_ace(asked: &AceOptions, seconds: u64, threads: usize) -> ExitCode {
+    let cells: Vec<usize> = (0..)
+        .map_while(|cell| {
+            Some((cell, AceCase { length: 1, workload: 0, cell, strike: None }.cell()?))
+        })
+        .filter(|(_, cell)| asked.cell.as_ref().is_none_or(|name| *name == cell.to_string()))
+        .map(|(at, _)| at)
+        .collect();
+    let (start, end) = (Instant::now(), ace::workloads(asked.length));
+    let last = asked.from.saturating_add(asked.count.saturating_mul(asked.every)).min(end);
+    let (next, done) = (AtomicU64::new(asked.from), AtomicU64::new(0));
+    let work = || {
+        let mut sum = AceCounts::default();
+        while start.elapsed() < Duration::from_secs(seconds) {
+            let workload = next.fetch_add(asked.every, Ordering::Relaxed);
+            if workload >= last {
+                break;
+            }
+            for cell in &cells {
+                let mut failed = |failure: AceFailure| print_failure(&failure);
+                let case = AceCase { length: asked.length, workload, cell: *cell, strike: None };
+                sum.add(&ace::run_workload(case, PointFaults::All, &mut failed));
+            }
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done.is_multiple_of(100) {
+                let seconds = start.elapsed().as_secs();
+                eprintln!("{done} workloads, up to {workload} of {end}, {seconds} s");
+            }
+        }
+        sum
+    };
+    let sum = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let mut sum = AceCounts::default();
+        workers.into_iter().for_each(|it| sum.add(&it.join().expect("panics are caught")));
+        sum
+    });
+    let AceCounts { workloads, left_out, points, runs, known, failures } = sum;
+    let (length, cells, seconds) = (asked.length, cells.len(), start.elapsed().as_secs());
+    let begun = done.into_inner();
+    if asked.json {
+        println!(
+            "{{\"length\":{length},\"begun\":{begun},\"of\":{end},\"cells\":{cells},\
+             \"workloads\":{workloads},\"left_out\":{left_out},\"points\":{points},\
+             \"runs\":{runs},\"known\":{known},\"failures\":{failures},\"seconds\":{seconds}}}"
+        );
+    } else {
+        println!(
+            "{begun} of {end} workloads of length {length} in {cells} cells: {workloads} possible, \
+             {left_out} left out, {points} persistence points, {runs} runs, {known} known, {failures} failures, \
+             {seconds} s"
+        );
+    }
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
     let mut options = Options {
         seeds: 50,
@@ -145,8 +268,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
         ranks: false,
         directories: false,
         one_rank: false,
+        ace: None,
     };
     while let Some(argument) = arguments.next() {
+        if argument == "--cell" {
+            options.ace.get_or_insert_default().cell = Some(arguments.next()?);
+            continue;
+        }
         let mut value = || number(&arguments.next()?);
         match argument.as_str() {
             "--transcript" => options.transcript = true,
@@ -157,6 +285,15 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--seeds" => options.seeds = value()?,
             "--first" => options.first = value()?,
             "--seconds" => options.seconds = value()?,
+            "--ace" => drop(options.ace.get_or_insert_default()),
+            "--length" => {
+                options.ace.get_or_insert_default().length = u32::try_from(value()?).ok()?;
+            }
+            "--from" => options.ace.get_or_insert_default().from = value()?,
+            "--count" => options.ace.get_or_insert_default().count = value()?,
+            "--every" => options.ace.get_or_insert_default().every = value()?.max(1),
+            "--json" => options.ace.get_or_insert_default().json = true,
+            "--ace-case" => options.ace.get_or_insert_default().case = Some(value()?),
             "--seed" => (options.first, options.seeds) = (value()?, 1),
             _ => return None,
         }

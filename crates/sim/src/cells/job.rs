@@ -12,7 +12,7 @@ use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, InoRange, Tid};
 use wire::Answer;
 
-use super::ledger::{Kept, Ledger, Shown, Update};
+use super::ledger::{Kept, Ledger, Mark, Shown, Update, marks};
 use super::machine::{Machine, Owner};
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
@@ -118,6 +118,7 @@ impl Cells {
         let holding = self.holding()?;
         let owner = Owner { note: holding.present_note(), policy: holding.policy.clone() };
         self.job().machine.owner = Some(owner);
+        self.persisted(client)?;
         self.local_step(client)
     }
 
@@ -159,7 +160,7 @@ impl Cells {
         self.local_step(client)
     }
 
-    fn extend(&mut self, client: usize) -> Done<()> {
+    pub(super) fn extend(&mut self, client: usize) -> Done<()> {
         let subtree = self.job().root;
         let count = self.rng.between(1, 20);
         let answer = self.request(client, CallKind::Extend { subtree, count })?;
@@ -243,7 +244,8 @@ impl Cells {
     /// The updates in the journals that the process holds.
     pub(super) fn held_updates(&mut self) -> Done<Vec<usize>> {
         let holding = self.holding()?;
-        let held: BTreeSet<Ino> = holding.journals().iter().flat_map(|bytes| inos(bytes)).collect();
+        let held: BTreeSet<Mark> =
+            holding.journals().iter().flat_map(|bytes| marks(bytes)).collect();
         Ok(self.job().ledger.places(&held))
     }
 
@@ -256,6 +258,7 @@ impl Cells {
             for object in adopted {
                 self.local_step(client)?;
                 let _ = self.requests.world.memory.delete(&object);
+                self.persisted(client)?;
             }
         }
         let holding = self.holding()?;
@@ -265,6 +268,7 @@ impl Cells {
         } else {
             self.local_step(client)?;
             self.job().forget_files();
+            self.persisted(client)?;
         }
         if let Some(process) = &mut self.job().process {
             process.holds = None;
@@ -276,7 +280,7 @@ impl Cells {
 impl Job {
     /// A journal is kept by a mechanism.
     pub(super) fn keep(&mut self, journal: &[u8], mechanism: Mechanism) {
-        for at in self.ledger.places(&inos(journal)) {
+        for at in self.ledger.places(&marks(journal)) {
             let kept = &mut self.ledger.updates[at].kept;
             kept.disk |= mechanism == Mechanism::LocalPersist;
             kept.store |= mechanism == Mechanism::GlobalPersist;
@@ -332,19 +336,6 @@ pub(super) fn journal_of(job: &mut SubtreeJob) -> Vec<u8> {
     let mut bytes = job.inner.header().encode().to_vec();
     bytes.extend(job.inner.blocks().concat());
     bytes
-}
-
-/// Inode numbers in a journal.
-pub(super) fn inos(bytes: &[u8]) -> BTreeSet<Ino> {
-    let mut inos = BTreeSet::new();
-    let Ok(mut reader) = journal::SegmentReader::open(bytes) else { return inos };
-    while let Ok(Some(block)) = reader.next_block() {
-        let mut events = block.events();
-        while let Ok(Some(record)) = events.next_event() {
-            inos.extend(record.event.numbered());
-        }
-    }
-    inos
 }
 
 /// Weak consistency and global durability in one mechanism.

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::Ino;
+use journal::Event;
+use types::{Ino, Timestamp};
 
 use crate::oracle::Violation;
 
@@ -36,19 +37,69 @@ pub(super) struct Kept {
     pub(super) log: bool,
 }
 
-/// An update: a file or directory that was created, under an unused name.
+/// Identifies an update in a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mark {
+    /// A create: the inode number.
+    Created(Ino),
+    /// Any other event: its time, which a workload gives to one event only.
+    At(Timestamp),
+}
+
+impl Mark {
+    /// The mark of an event of a client.
+    fn of(event: &Event<'_>) -> Option<Self> {
+        if let Some(ino) = event.numbered() {
+            return Some(Self::Created(ino));
+        }
+        match *event {
+            Event::Link { time, .. }
+            | Event::Unlink { time, .. }
+            | Event::Rmdir { time, .. }
+            | Event::Rename { time, .. }
+            | Event::SetAttr { time, .. }
+            | Event::SetXattr { time, .. }
+            | Event::SetData { time, .. }
+            | Event::SetPolicy { time, .. } => Some(Self::At(time)),
+            Event::Create(_)
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => None,
+        }
+    }
+}
+
+/// The marks in a journal.
+pub(super) fn marks(bytes: &[u8]) -> BTreeSet<Mark> {
+    let mut marks = BTreeSet::new();
+    let Ok(mut reader) = journal::SegmentReader::open(bytes) else { return marks };
+    while let Ok(Some(block)) = reader.next_block() {
+        let mut events = block.events();
+        while let Ok(Some(record)) = events.next_event() {
+            marks.extend(Mark::of(&record.event));
+        }
+    }
+    marks
+}
+
+/// An update: a file or directory that was created, under an unused name; or, in the workloads of
+/// `ace`, any change.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     pub(super) parent: Ino,
     pub(super) name: String,
     /// 0 if no reply came.
     pub(super) ino: Ino,
+    /// The time of a change that is no create.
+    pub(super) time: Option<Timestamp>,
     pub(super) dir: bool,
     /// No journal has it any more: its number may be used again if it is not shown.
     pub(super) dead: bool,
     pub(super) shown: Shown,
     /// A merge of it was in the memory of a server that crashed, and it was not sent again since.
     pub(super) undone: bool,
+    /// A server that had the update in its memory only crashed: the store may have a part of it.
+    pub(super) torn: bool,
     pub(super) kept: Kept,
     /// The process that sends it again if the server crashes, until it is durable.
     pub(super) resends: Option<usize>,
@@ -65,15 +116,26 @@ impl Update {
             parent,
             name: name.to_owned(),
             ino: Ino(0),
+            time: None,
             dir,
             dead: false,
             shown: Shown::No,
             undone: false,
+            torn: false,
             kept: Kept::default(),
             resends: None,
             whole: 0,
             ordered: 0,
         }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        self.time.map_or(Mark::Created(self.ino), Mark::At)
+    }
+
+    /// Whether a journal or a journal object orders it: a crash takes no part of it.
+    fn is_ordered(&self) -> bool {
+        self.whole > 0 || self.ordered > 0
     }
 }
 
@@ -111,11 +173,11 @@ impl Ledger {
         dirs
     }
 
-    /// The updates that a journal holds, by inode numbers.
-    pub(super) fn places(&self, inos: &BTreeSet<Ino>) -> Vec<usize> {
+    /// The updates that a journal holds.
+    pub(super) fn places(&self, marks: &BTreeSet<Mark>) -> Vec<usize> {
         let held = |at: &usize| {
             let update = &self.updates[*at];
-            inos.contains(&update.ino) && !update.dead
+            marks.contains(&update.mark()) && !update.dead
         };
         (0..self.updates.len()).filter(held).collect()
     }
@@ -168,9 +230,12 @@ impl Ledger {
     /// The server crashed.
     pub(super) fn server_crashed(&mut self) {
         for update in &mut self.updates {
+            let ordered = update.is_ordered();
+            update.torn |= update.shown == Shown::Perhaps && !ordered;
             // A living client repeats the update before any client looks.
             if update.shown == Shown::Memory && update.resends.is_none() {
                 (update.shown, update.undone) = (Shown::Perhaps, true);
+                update.torn |= !ordered;
             }
         }
     }
@@ -184,8 +249,8 @@ impl Ledger {
 
     /// Only journal objects with these updates remain. The server deletes an object when its events
     /// are in the metadata store.
-    pub(super) fn objects_gone(&mut self, left: &BTreeSet<Ino>) {
-        for update in self.updates.iter_mut().filter(|update| !left.contains(&update.ino)) {
+    pub(super) fn objects_gone(&mut self, left: &BTreeSet<Mark>) {
+        for update in self.updates.iter_mut().filter(|update| !left.contains(&update.mark())) {
             let merged = matches!(update.shown, Shown::Perhaps | Shown::Memory);
             if update.kept.store && merged {
                 (update.shown, update.kept.store) = (Shown::Stable, false);
@@ -198,11 +263,12 @@ impl Ledger {
     ///
     /// # Errors
     /// What is missing.
-    pub(super) fn taken_up(&mut self, found: &BTreeSet<Ino>) -> Result<(), Violation> {
+    pub(super) fn taken_up(&mut self, found: &BTreeSet<Mark>) -> Result<(), Violation> {
         let mut missing = Vec::new();
         for update in &mut self.updates {
-            let Update { kept, shown, ino, dead, .. } = update;
-            if found.contains(ino) && !*dead {
+            let mark = update.mark();
+            let Update { kept, shown, dead, .. } = update;
+            if found.contains(&mark) && !*dead {
                 kept.memory = true;
             } else if (kept.disk || kept.store) && matches!(shown, Shown::No | Shown::Perhaps) {
                 missing.push(update.name.clone());

@@ -10,8 +10,8 @@ use policy::{Composition, Durability, Mechanism};
 use types::{Errno, Error, Moment, Result, Seq};
 use wire::{Answer, MergeFlags};
 
-use super::job::{cell_of, inos, journal_of};
-use super::ledger::{Shown, Update};
+use super::job::{cell_of, journal_of};
+use super::ledger::{Shown, Update, marks};
 use super::machine::File;
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
@@ -115,6 +115,7 @@ impl Cells {
                 if put.is_ok() {
                     self.kept(&bytes, Mechanism::GlobalPersist)?;
                 }
+                self.persisted(client)?;
                 JobInput::Done(put.map(drop))
             }
             JobEffect::WriteEarlier(at) => {
@@ -135,7 +136,9 @@ impl Cells {
                 JobInput::Done(Ok(()))
             }
             JobEffect::Delete(name) => {
-                JobInput::Done(self.requests.world.memory.delete(&name).map(drop))
+                let deleted = self.requests.world.memory.delete(&name).map(drop);
+                self.persisted(client)?;
+                JobInput::Done(deleted)
             }
             JobEffect::Remember(always) => {
                 if always || self.job().machine.owner.is_some() {
@@ -176,7 +179,7 @@ impl Cells {
             return;
         }
         let ledger = &mut self.job().ledger;
-        let places = ledger.places(&inos(&earlier.bytes));
+        let places = ledger.places(&marks(&earlier.bytes));
         ledger.merged(&places, true);
         for at in places {
             let kept = &mut self.job().ledger.updates[at].kept;
@@ -234,6 +237,11 @@ impl Cells {
             }
             MechanismEffect::Done(result) => MechanismInput::Done(result.map(drop)),
             effect => match carry_out(&self.requests.world.memory, "", journal, effect) {
+                Ok(input @ MechanismInput::Done(_)) => {
+                    // The store has an object more, or less.
+                    self.persisted(client)?;
+                    input
+                }
                 Ok(input) => input,
                 Err(merge) => MechanismInput::Answer(self.send_merge(client, journal, &merge)?),
             },
@@ -274,12 +282,14 @@ impl Cells {
         if !fresh {
             // Written on, under its name.
             self.job().machine.journals.insert(first, file.clone());
+            self.persisted(client)?;
             self.local_step(client)?;
         }
         file.sync();
         self.local_step(client)?;
         self.job().machine.journals.insert(first, file);
-        self.kept(journal, Mechanism::LocalPersist)
+        self.kept(journal, Mechanism::LocalPersist)?;
+        self.persisted(client)
     }
 
     fn write_object(
@@ -295,6 +305,7 @@ impl Cells {
         }
         // The server may die now, and with it the unsynced writes of the store.
         let crashes = self.requests.world.crashes;
+        self.persisted(client)?;
         self.step(client)?;
         self.local_step(client)?;
         if crashes != self.requests.world.crashes {
@@ -304,6 +315,7 @@ impl Cells {
             return Ok(Err(error));
         }
         self.kept(journal, Mechanism::GlobalPersist)?;
+        self.persisted(client)?;
         Ok(Ok(()))
     }
 
@@ -329,7 +341,7 @@ impl Cells {
     ) -> Done<Result<Answer>> {
         let durability = cell_of(&self.holding()?.policy).durability;
         let ledger = &mut self.job().ledger;
-        let places = ledger.places(&inos(journal));
+        let places = ledger.places(&marks(journal));
         let stable = !merge.object.is_empty();
         let group = if stable { ledger.group() } else { 0 };
         if merge.flags.release && !stable && durability != Durability::Global {

@@ -34,6 +34,14 @@ impl Cells {
             return Err(Stop::Broken);
         }
         self.notice_crashes();
+        self.burn_point();
+        self.is_alive(client)
+    }
+
+    /// A process has written to its disk, or to the store: a persistence point.
+    pub(super) fn persisted(&mut self, client: usize) -> Done<()> {
+        self.points.of_client += 1;
+        self.burn_point();
         self.is_alive(client)
     }
 
@@ -51,6 +59,7 @@ impl Cells {
     }
 
     fn burn(&mut self) {
+        self.burn_point();
         match &mut self.fuse {
             Some(fuse) if fuse.steps == 0 => {
                 let fault = fuse.fault;
@@ -59,6 +68,15 @@ impl Cells {
             }
             Some(fuse) => fuse.steps -= 1,
             None => {}
+        }
+    }
+
+    /// The fault strikes that was armed for a persistence point, if the point has passed.
+    fn burn_point(&mut self) {
+        let passed = self.points.passed(self.requests.store_writes);
+        if let Some((_, fault)) = self.points.armed.take_if(|(at, _)| *at <= passed) {
+            self.points.struck = true;
+            self.strike(fault);
         }
     }
 
@@ -318,7 +336,12 @@ impl Cells {
         let answer = self.requests.ask_at(&path, &CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return None };
-        Some((Policy::parse(&found.policy).ok()?.policy, found.owner))
+        if let Some(policy) = self.policies.get(&found.policy) {
+            return Some((policy.clone(), found.owner));
+        }
+        let policy = Policy::parse(&found.policy).ok()?.policy;
+        self.policies.insert(found.policy.clone(), policy.clone());
+        Some((policy, found.owner))
     }
 
     /// The owner of the subtree, or no client.

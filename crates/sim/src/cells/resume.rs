@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use client::{Earlier, LeftJournals, LogNeed, LogState, LogStep, OwnerNote, SubtreeJob};
 use objstore::{ObjectStore, SyncScope};
 use policy::Policy;
-use types::{ClientId, Errno, Ino};
+use types::{ClientId, Errno};
 use wire::{Answer, MergeFlags};
 
-use super::job::{Job, Process, inos};
+use super::job::{Job, Process};
+use super::ledger::{Mark, marks};
 use super::machine::{File, Log, Owner};
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
@@ -70,7 +71,7 @@ impl Cells {
         self.local_step(client)?;
         let note = OwnerNote { merged_in, ..owner.note };
         self.job().machine.owner = Some(Owner { note, ..owner });
-        Ok(())
+        self.persisted(client)
     }
 
     /// Replays the logs of dead processes, until one server has lived through all of it.
@@ -135,8 +136,8 @@ impl Cells {
             process.holds = Some(Box::new(holding));
         }
         let (stored, local) = (self.stored_journals()?, self.local_journals()?);
-        let found = stored.iter().chain(&local).flat_map(|earlier| inos(&earlier.bytes));
-        let found: BTreeSet<Ino> = found.collect();
+        let found = stored.iter().chain(&local).flat_map(|earlier| marks(&earlier.bytes));
+        let found: BTreeSet<Mark> = found.collect();
         let holding = self.holding()?;
         holding.inner.skip_used(holding.note.used);
         if holding.load(stored, local).is_err() {
@@ -193,11 +194,12 @@ impl Cells {
             file.written = left.of_client(id, subtree, granted.epoch);
             file.sync();
             self.local_step(client)?;
-            let inos = inos(&file.written);
+            let marks = marks(&file.written);
             self.job().machine.journals.insert(left.first, file);
-            for at in self.job().ledger.places(&inos) {
+            for at in self.job().ledger.places(&marks) {
                 self.job().ledger.updates[at].kept.disk = true;
             }
+            self.persisted(client)?;
         }
         let cell = self.job().cell;
         let in_force = self.in_force(at).map(|(policy, _)| policy);
@@ -233,7 +235,7 @@ impl Cells {
         let job = &mut self.jobs[self.current];
         let names = store.list(&format!("journal/client/{:016x}.", job.root.0));
         let bytes = names.iter().flatten().filter_map(|name| store.get(name).ok());
-        let left = bytes.flat_map(|(bytes, _)| inos(&bytes)).collect();
+        let left = bytes.flat_map(|(bytes, _)| marks(&bytes)).collect();
         job.ledger.objects_gone(&left);
     }
 

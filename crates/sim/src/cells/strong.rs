@@ -3,7 +3,7 @@
 use journal::{Create, Event, JournalBuffer};
 
 use policy::{Consistency, Durability};
-use types::{Attr, Errno, FileType, Ino, Origin, Seq};
+use types::{Attr, EntryName, Errno, FileType, Origin, Seq};
 use wire::Answer;
 
 use super::ledger::{Shown, Update};
@@ -25,15 +25,21 @@ impl Cells {
             self.create(client, journalled, logged)?;
         }
         if journalled && self.rng.percent(70) {
-            self.request(client, CallKind::Sync)?;
-            for update in &mut self.job().ledger.updates {
-                if update.resends == Some(client) {
-                    (update.shown, update.resends) = (Shown::Stable, None);
-                }
-            }
+            self.sync_requests(client)?;
         }
         if strong {
             self.requests.world.tally.count(&format!("updates: {cell}"), count);
+        }
+        Ok(())
+    }
+
+    /// The changes by the requests of a client are durable.
+    pub(super) fn sync_requests(&mut self, client: usize) -> Done<()> {
+        self.request(client, CallKind::Sync)?;
+        for update in &mut self.job().ledger.updates {
+            if update.resends == Some(client) {
+                (update.shown, update.resends) = (Shown::Stable, None);
+            }
         }
         Ok(())
     }
@@ -89,35 +95,15 @@ impl Cells {
         };
         let update = &mut self.job().ledger.updates[at];
         (update.shown, update.ino) = (Shown::Memory, attr.ino);
-        if logged { self.log(client, (at, parent, &name), &attr) } else { Ok(()) }
+        if !logged {
+            return Ok(());
+        }
+        let event = created(EntryName::new(parent, name.as_bytes()), &attr, &[]);
+        self.log(client, at, &event)
     }
 
     /// Writes the reply to the machine's disk before the caller gets it.
-    fn log(
-        &mut self,
-        client: usize,
-        (at, parent, name): (usize, Ino, &str),
-        attr: &Attr,
-    ) -> Done<()> {
-        let Attr { ino, mode, uid, gid, rdev, stripe, size, mtime, atime, ctime, .. } = *attr;
-        let size = if attr.is_dir() { 0 } else { size };
-        let (name, data, time) = (name.as_bytes(), &[][..], ctime);
-        let event = Event::Create(Create {
-            parent,
-            name,
-            ino,
-            mode,
-            uid,
-            gid,
-            rdev,
-            stripe,
-            size,
-            time,
-            mtime,
-            atime,
-            data,
-            extra: &[],
-        });
+    pub(super) fn log(&mut self, client: usize, at: usize, event: &Event<'_>) -> Done<()> {
         self.local_step(client)?;
         let (id, since) = (self.requests.world.clients[client].id, self.epoch(client));
         let logs = &mut self.job().machine.logs;
@@ -129,15 +115,17 @@ impl Cells {
         });
         let log = &mut logs[mine];
         let mut buffer = JournalBuffer::new(Seq(log.blocks.len() as u64 + 1), false);
-        buffer.append(Origin::default(), &event);
+        buffer.append(Origin::default(), event);
         buffer.close_block();
         log.blocks.push(buffer.blocks().concat());
         log.updates.push(at);
         self.requests.workers[client].logs = true;
+        self.persisted(client)?;
         self.local_step(client)?;
         let log = &mut self.job().machine.logs[mine];
         log.synced = log.blocks.len();
         self.job().ledger.updates[at].kept.log = true;
+        self.persisted(client)?;
         self.local_step(client)
     }
 
@@ -158,4 +146,26 @@ impl Cells {
         }
         seen
     }
+}
+
+/// The event that a log has for a new inode, from the reply of the server.
+pub(super) fn created<'a>(at: EntryName<'a>, attr: &Attr, data: &'a [u8]) -> Event<'a> {
+    let Attr { ino, mode, uid, gid, rdev, stripe, size, mtime, atime, ctime: time, .. } = *attr;
+    let (parent, name, size) = (at.dir, at.name, if attr.is_dir() { 0 } else { size });
+    Event::Create(Create {
+        parent,
+        name,
+        ino,
+        mode,
+        uid,
+        gid,
+        rdev,
+        stripe,
+        size,
+        time,
+        mtime,
+        atime,
+        data,
+        extra: &[],
+    })
 }

@@ -6,7 +6,7 @@ use policy::Mechanism;
 use types::{Moment, Span, Timestamp};
 use wire::Answer;
 
-use super::job::inos;
+use super::ledger::marks;
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
 
@@ -44,7 +44,7 @@ impl Cells {
                 PartEffect::Term => JobInput::Term(self.epoch(client)),
             };
         }
-        let places = self.job().ledger.places(&inos(&journal));
+        let places = self.job().ledger.places(&marks(&journal));
         let (events, failed) = (run.events(), run.error().map(|error| error.errno));
         sync.ended(self.holding()?, run);
         if let Some(errno) = failed {

@@ -1,6 +1,8 @@
 //! Reads the whole namespace back through the protocol, as a client that trusts no cache.
 
-use types::{Errno, Error, Ino, Result};
+use std::collections::BTreeMap;
+
+use types::{Attr, Errno, Error, Ino, Result};
 use wire::Answer;
 
 use super::Requests;
@@ -94,18 +96,29 @@ impl Requests {
         if let Ok(Answer::Data(data)) = self.ask_at(path, &CallKind::GetData { ino }) {
             item.data = data;
         }
+        item.xattrs = self.read_xattrs(path, ino);
+        item
+    }
+
+    pub(crate) fn read_xattrs(&mut self, path: &str, ino: Ino) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut xattrs = BTreeMap::new();
         if let Ok(Answer::Names(names)) = self.ask_at(path, &CallKind::ListXattr { ino }) {
             for name in names {
                 let what = CallKind::GetXattr { ino, name: String::from_utf8_lossy(&name).into() };
                 if let Ok(Answer::Data(value)) = self.ask_at(path, &what) {
-                    item.xattrs.insert(name, value);
+                    xattrs.insert(name, value);
                 }
             }
         }
-        item
+        xattrs
     }
 
     pub(crate) fn read_names(&mut self, path: &str, dir: Ino) -> Vec<(String, Ino)> {
+        let entries = self.read_entries(path, dir).into_iter();
+        entries.map(|(name, attr)| (name, attr.ino)).collect()
+    }
+
+    pub(crate) fn read_entries(&mut self, path: &str, dir: Ino) -> Vec<(String, Attr)> {
         let mut names = Vec::new();
         let mut after = None;
         loop {
@@ -114,7 +127,7 @@ impl Requests {
                 return names;
             };
             for (name, attr) in entries {
-                names.push((String::from_utf8_lossy(&name).into_owned(), attr.ino));
+                names.push((String::from_utf8_lossy(&name).into_owned(), attr));
             }
             after = names.last().map(|(name, _)| name.clone());
             if !more {

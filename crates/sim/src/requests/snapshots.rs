@@ -129,6 +129,14 @@ impl Requests {
         self.world.check(result.map_err(about));
     }
 
+    /// The content of the snapshot with an id, below its path.
+    pub(crate) fn snapshot_of(&mut self, id: u64, top: &str) -> Result<Tree, Violation> {
+        let live = self.live_snapshots();
+        let snapshot = live.iter().find(|snapshot| snapshot.id == id);
+        let snapshot = snapshot.ok_or_else(|| format!("no snapshot has the id {id}"))?;
+        self.read_snapshot(snapshot, top)
+    }
+
     /// The content of a snapshot for a reader of the store.
     fn read_snapshot(&self, snapshot: &Snapshot, top: &str) -> Result<Tree, Violation> {
         let mut view = BranchView::new(&snapshot.root, Seq(1));

@@ -1,5 +1,6 @@
 //! Simulations of fixed seeds: their transcripts, that these repeat, and that no promise breaks.
 
+mod ace;
 mod cross_renames;
 mod hostile;
 mod interrupted;
