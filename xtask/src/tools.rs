@@ -102,9 +102,13 @@ fn build(root: &Path, place: &Path, tool: &Tool) -> Outcome {
             .and(&[&wanted])
             .run(root)?;
     }
+    // Cargo links instead of copying, so an old program may be the cached file itself: a copy over
+    // that file would empty both.
+    let new = place.join("bin").join(format!("{name}.new"));
     let copied = std::fs::create_dir_all(place.join("bin"))
-        .and_then(|()| std::fs::copy(&cached, &program))
-        .and_then(|_| std::fs::write(&stamp, version));
+        .and_then(|()| std::fs::copy(&cached, &new))
+        .and_then(|_| std::fs::rename(&new, &program))
+        .and_then(|()| std::fs::write(&stamp, version));
     copied.map_err(|error| Failure::Failed(format!("cannot copy {}: {error}", cached.display())))
 }
 
