@@ -340,7 +340,8 @@ impl Fs {
         bytes_answer(self.call(Op::Read(ReadOp::GetXattr { ino, name }))?)
     }
 
-    /// Sets or, without a value, removes an extended attribute.
+    /// Sets or, without a value, removes an extended attribute. It is in no log of
+    /// `rpcs+local_persist`: [`User::set_xattr`](crate::User::set_xattr) logs it.
     ///
     /// # Errors
     /// `EPERM`, `ENODATA`, `EFBIG`, `ERANGE`.

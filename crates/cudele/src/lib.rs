@@ -105,7 +105,8 @@ pub use trash::RemovedTree;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Errno, Error, FILE_BYTES_MAX, FileType,
     INLINE_BYTES, INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool,
-    RenameFlags, Result, STRIPE_BYTES, Stripe, StripedFile, Timestamp, TrashEntry, XattrFlags,
+    RenameFlags, Result, STRIPE_BYTES, Stripe, StripedFile, Timestamp, TrashEntry, XattrChange,
+    XattrFlags,
 };
 pub use user::{Page, User};
 pub use verify::Verified;

@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use types::{Errno, Error, Ino, Lock, LockKind, LockMode, Path, RenameFlags, Result};
+use types::{
+    Errno, Error, Ino, Lock, LockKind, LockMode, Path, RenameFlags, Result, XattrChange, XattrFlags,
+};
 use wire::{Op, ReadOp};
 
 use crate::{Dir, Fs, NewFile};
@@ -70,7 +72,9 @@ impl Fs {
         let made = self.create_file(&dir, &copy, &new, &mut content).and_then(|made| {
             for attribute in self.list_xattr(ino)? {
                 let value = self.get_xattr(ino, &attribute)?;
-                self.set_xattr(made.ino, &attribute, Some(&value))?;
+                let (name, value) = (&attribute[..], Some(&value[..]));
+                let change = XattrChange { name, value, flags: XattrFlags::default() };
+                self.as_user(self.cred()).set_xattr(parent, made.ino, &change)?;
             }
             dir.rename(&copy, &dir, name, RenameFlags::default())
         });

@@ -296,6 +296,17 @@ impl StrongLog {
         self.append(&Event::SetAttr { ino, home, change: *change, time: crate::now() })
     }
 
+    /// `at` has the directory that stores the inode, and the name of the attribute.
+    pub(crate) fn set_xattr(
+        &self,
+        at: EntryName<'_>,
+        ino: Ino,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let (home, name, time) = (at.dir, at.name, crate::now());
+        self.append(&Event::SetXattr { ino, home, name, value, time })
+    }
+
     pub(crate) fn set_data(&self, home: Ino, ino: Ino, data: &[u8], size: u64) -> Result<()> {
         self.append(&Event::SetData { ino, home, data, size, time: crate::now() })
     }

@@ -6,7 +6,11 @@
 
 use std::sync::Arc;
 
-use types::{Attr, AttrChange, Cred, EntryName, Ino, RenameFlags, Result, Timestamp, XattrFlags};
+use types::acl::{self, ACCESS_LIST, AccessList};
+use types::{
+    Attr, AttrChange, Cred, EntryName, Error, Ino, MODE_PERMISSIONS, RenameFlags, Result,
+    Timestamp, XattrChange, quota,
+};
 use wire::{Answer, ChangeOp, Op, ReadOp};
 
 use crate::fs::{bytes_answer, unexpected};
@@ -222,19 +226,34 @@ impl<'a> User<'a> {
         Ok(names)
     }
 
-    /// Sets or, without a value, removes an extended attribute.
+    /// Sets or, without a value, removes an extended attribute of an inode that stands in the
+    /// directory `home`, or in [`Ino::ANCHOR`] for the root of the namespace.
     ///
     /// # Errors
     /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`.
-    pub fn set_xattr(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: Option<&[u8]>,
-        flags: XattrFlags,
-    ) -> Result<()> {
+    pub fn set_xattr(&self, home: Ino, ino: Ino, change: &XattrChange<'_>) -> Result<()> {
+        let XattrChange { name, value, flags } = *change;
+        let log = self.log_of(if ino == Ino::ROOT { ino } else { home })?;
         self.call(Op::Change(ChangeOp::SetXattr { ino, name, value, flags }))?;
-        Ok(())
+        let Some(log) = log.filter(|_| name != quota::LIMITS) else { return Ok(()) };
+        let record = match value {
+            Some(list) if acl::is_list(name) => Some(self.record_of(ino, name, list)?),
+            value => value.map(<[u8]>::to_vec),
+        };
+        self.logged(Some(&log), |log| {
+            log.set_xattr(EntryName::new(home, name), ino, record.as_deref())
+        })
+    }
+
+    /// The record of an access control list that was just set, as events have it.
+    fn record_of(&self, ino: Ino, name: &[u8], list: &[u8]) -> Result<Vec<u8>> {
+        let subject = || String::from_utf8_lossy(name).into_owned();
+        let mut list = AccessList::from_linux(list).map_err(|errno| Error::of(errno, subject()))?;
+        if name == ACCESS_LIST {
+            // The server has decided about the bits above the permissions.
+            list.mode |= self.attr(ino)?.mode & MODE_PERMISSIONS & !0o777;
+        }
+        Ok(list.encode())
     }
 
     /// Up to `limit` entries of a directory after a name, in its own order: names that exist

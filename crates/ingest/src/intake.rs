@@ -15,6 +15,7 @@ mod late;
 mod progress;
 mod strong;
 mod tally;
+mod timed;
 mod update;
 
 use std::io::Read;
@@ -31,6 +32,7 @@ use types::{Map, Set};
 use late::LateAttributes;
 use progress::Progress;
 pub use tally::{IntakeReport, IntakeTally, LINKS_AND_ATTRIBUTES, Phase};
+use timed::Timed;
 
 use crate::source::{EntrySink, Skip, Source, SourceEntry, SourceKind, shown, tree};
 
@@ -66,7 +68,8 @@ trait Target {
     /// Takes a name away again: an archive has it twice.
     fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<()>;
     fn set_attr(&mut self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()>;
-    fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()>;
+    /// `home` is the directory of the inode.
+    fn set_xattr(&mut self, home: Ino, ino: Ino, name: &[u8], value: &[u8]) -> Result<()>;
     /// How long content in a directory is stored inline.
     fn inline_bytes(&mut self, dir: Ino) -> Result<u32>;
     /// Writes content that is not stored inline.
@@ -100,21 +103,6 @@ struct Intake<'t> {
     kept: Set<Ino>,
     /// Whether files without their content are made.
     hollow: bool,
-}
-
-/// Measures how long the source takes.
-struct Timed<'r> {
-    inner: &'r mut dyn Read,
-    spent: Duration,
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let start = Instant::now();
-        let result = self.inner.read(buffer);
-        self.spent += start.elapsed();
-        result
-    }
 }
 
 impl<'t> Intake<'t> {
@@ -205,7 +193,8 @@ impl<'t> Intake<'t> {
         let change = self.attributes(entry);
         if entry.path.is_empty() {
             self.root = Some(change);
-            return self.xattrs(self.target.root(), entry);
+            let root = self.target.root();
+            return self.xattrs(root, root, entry);
         }
         let (parent, name) = split(entry.path);
         let home = self.directory_at(parent)?;
@@ -229,7 +218,7 @@ impl<'t> Intake<'t> {
             }
         };
         self.late.change(home, ino, change);
-        self.xattrs(ino, entry)
+        self.xattrs(home, ino, entry)
     }
 
     /// Makes room for an entry that is no directory: its directory, and its name free.
@@ -273,7 +262,7 @@ impl<'t> Intake<'t> {
             self.large(entry, dir, &buffer, &NewFile { size, ..new }, &mut content)?
         };
         self.buffer = buffer;
-        self.xattrs(ino, entry)
+        self.xattrs(dir, ino, entry)
     }
 
     fn large(
@@ -313,13 +302,13 @@ impl<'t> Intake<'t> {
         result
     }
 
-    fn xattrs(&mut self, ino: Ino, entry: &SourceEntry<'_>) -> Result<()> {
+    fn xattrs(&mut self, home: Ino, ino: Ino, entry: &SourceEntry<'_>) -> Result<()> {
         for (name, value) in entry.xattrs {
-            if entry.kind == SourceKind::Directory && self.late.takes(ino, name, value) {
+            if entry.kind == SourceKind::Directory && self.late.takes(home, ino, name, value) {
                 continue;
             }
             let start = Instant::now();
-            self.target.set_xattr(ino, name, value)?;
+            self.target.set_xattr(home, ino, name, value)?;
             self.tally.attributes += start.elapsed();
             self.tally.xattrs += 1;
         }

@@ -3,7 +3,7 @@
 use cudele::{Attr, AttrChange, Errno, Error, Fs, Ino, Result, XattrFlags};
 use posix::{Caller, Entry};
 use types::quota::QuotaReport;
-use types::{acl, quota};
+use types::{XattrChange, acl, quota};
 
 use crate::caller::OnBehalf;
 use crate::content::ContentCx;
@@ -159,10 +159,11 @@ impl AttrsCx<'_> {
         // A list of a caller outside the group of the file takes set-group-id away, without an
         // error, so all groups of the caller are needed here.
         let cred = acl::is_list(name).then(|| caller.cred());
+        let (home, change) = (self.trees.home(ino), XattrChange { name, value, flags });
         self.trees.run(
             ino,
             caller,
-            |user| user.acting(cred.as_ref()).set_xattr(ino, name, value, flags),
+            |user| user.acting(cred.as_ref()).set_xattr(home, ino, &change),
             |subtree| {
                 if let Some(cred) = &cred {
                     subtree.act_as(cred);

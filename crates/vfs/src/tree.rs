@@ -273,7 +273,7 @@ impl Trees {
 
     /// The directory that holds the name of an inode. The kernel knows no directory above the root
     /// of a mount, so the server is asked for that of the root, which may have been renamed.
-    fn home(&self, ino: Ino) -> Ino {
+    pub(crate) fn home(&self, ino: Ino) -> Ino {
         if ino != self.root {
             return self.nodes().parent(ino);
         }

@@ -22,7 +22,7 @@ use types::bytes::Put;
 use types::quota;
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Origin, Rank, Tid,
-    Timestamp, XattrFlags,
+    Timestamp, XattrChange, XattrFlags,
 };
 use wire::{
     Access, Beacon, ChangeOp, Hello, JobOp, MdsState, Message, MonOp, NewInode, Op, PeerBody,
@@ -529,7 +529,8 @@ fn a_journal_of_a_user_changes_no_list_of_another_user() {
     mine.set_data(plan.ino, b"the plan", 8).unwrap();
     let (root, list) = (Cred::root(), list_for(USER + 1));
     let root = fs.as_user(&root);
-    root.set_xattr(plan.ino, ACCESS_LIST, Some(&list), XattrFlags::default()).unwrap();
+    let (value, flags) = (Some(&list[..]), XattrFlags::default());
+    root.set_xattr(dir, plan.ino, &XattrChange { name: ACCESS_LIST, value, flags }).unwrap();
     let change = AttrChange { uid: Some(USER), gid: Some(USER), ..AttrChange::default() };
     fs.set_attr(dir, &change).unwrap();
     fs.sync().unwrap();

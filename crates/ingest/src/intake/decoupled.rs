@@ -134,7 +134,7 @@ impl Target for DecoupledTarget {
         Ok(())
     }
 
-    fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+    fn set_xattr(&mut self, _: Ino, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
         self.put_off.push(PutOff::Xattr { ino, name: name.to_vec(), value: value.to_vec() });
         Ok(())
     }

@@ -34,7 +34,7 @@ impl Target for DryRunTarget {
         Ok(())
     }
 
-    fn set_xattr(&mut self, _: Ino, _: &[u8], _: &[u8]) -> Result<()> {
+    fn set_xattr(&mut self, _: Ino, _: Ino, _: &[u8], _: &[u8]) -> Result<()> {
         Ok(())
     }
 

@@ -19,6 +19,6 @@ impl Intake<'_> {
         let new = NewFile { size, ..self.new_file(entry, FileType::Regular) };
         let made = self.create(dir, split(entry.path).1, entry.path, &new)?;
         self.tally.hollow += 1;
-        self.xattrs(made.ino, entry)
+        self.xattrs(dir, made.ino, entry)
     }
 }

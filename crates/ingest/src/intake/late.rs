@@ -7,11 +7,19 @@ use types::acl;
 
 use super::Target;
 
+/// An access control list of a directory.
+struct LateList {
+    home: Ino,
+    ino: Ino,
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct LateAttributes {
     changes: Vec<(Ino, Ino, AttrChange)>,
-    lists: Vec<(Ino, Vec<u8>, Vec<u8>)>,
+    lists: Vec<LateList>,
 }
 
 impl LateAttributes {
@@ -21,10 +29,11 @@ impl LateAttributes {
     }
 
     /// Takes an extended attribute of a directory, if it is an access control list.
-    pub(super) fn takes(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> bool {
+    pub(super) fn takes(&mut self, home: Ino, ino: Ino, name: &[u8], value: &[u8]) -> bool {
         let is_list = acl::is_list(name);
         if is_list {
-            self.lists.push((ino, name.to_vec(), value.to_vec()));
+            let (name, value) = (name.to_vec(), value.to_vec());
+            self.lists.push(LateList { home, ino, name, value });
         }
         is_list
     }
@@ -33,8 +42,8 @@ impl LateAttributes {
     /// lists.
     pub(super) fn set(self, target: &mut dyn Target) -> Result<u64> {
         let count = self.lists.len() as u64;
-        for (ino, name, value) in self.lists {
-            target.set_xattr(ino, &name, &value)?;
+        for LateList { home, ino, name, value } in self.lists {
+            target.set_xattr(home, ino, &name, &value)?;
         }
         target.flush()?;
         for (home, ino, change) in self.changes.into_iter().rev() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cudele::{
     Attr, AttrChange, Cluster, Dir, Errno, Error, FileType, Fs, Ino, NewFile, Path, Policy, Result,
-    StripedFile,
+    StripedFile, XattrChange, XattrFlags,
 };
 use types::{Map, Seq};
 
@@ -164,8 +164,9 @@ impl Target for Strong {
         self.dir(home)?.set_attr_of(ino, change)
     }
 
-    fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        self.fs.set_xattr(ino, name, Some(value))
+    fn set_xattr(&mut self, home: Ino, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+        let change = XattrChange { name, value: Some(value), flags: XattrFlags::default() };
+        self.fs.as_user(self.fs.cred()).set_xattr(home, ino, &change)
     }
 
     fn inline_bytes(&mut self, dir: Ino) -> Result<u32> {

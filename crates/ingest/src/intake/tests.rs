@@ -43,7 +43,7 @@ impl Target for Recorder {
         Ok(())
     }
 
-    fn set_xattr(&mut self, ino: Ino, name: &[u8], _: &[u8]) -> Result<()> {
+    fn set_xattr(&mut self, _: Ino, ino: Ino, name: &[u8], _: &[u8]) -> Result<()> {
         self.calls.push(format!("xattr {} {}", ino.0, String::from_utf8_lossy(name)));
         Ok(())
     }

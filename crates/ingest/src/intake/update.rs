@@ -39,7 +39,7 @@ impl Intake<'_> {
             self.set_attr(dir, found.ino, &change)?;
         }
         if !links {
-            self.xattrs(found.ino, entry)?;
+            self.xattrs(dir, found.ino, entry)?;
         }
         self.known.insert(entry.path.to_vec(), Known::Other(found.ino));
         self.tally.unchanged += 1;

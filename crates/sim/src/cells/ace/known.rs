@@ -13,9 +13,6 @@ pub(super) fn explain(cell: Cell, operations: &[AceOp], fault: Fault) -> Option<
     if !fault.kills_server() {
         return None;
     }
-    if logs && has(|op| matches!(op, AceOp::SetXattr(_) | AceOp::RemoveXattr(_))) {
-        return Some("the log of strong-local has no extended attributes");
-    }
     // The store has the inode among those with several names, and not yet the directory: a create
     // of a known inode gives no name, because the inode may have been renamed since. A merge meets
     // this state where a change of policy has the server store the merge.

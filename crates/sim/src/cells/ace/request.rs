@@ -129,7 +129,10 @@ impl AceRun {
             (CallKind::SetData { ino, data, size }, _) => {
                 Event::SetData { ino: *ino, home, data, size: *size, time }
             }
-            // The library logs no extended attributes, in spite of the promise: see `known`.
+            (CallKind::SetXattr { ino, name, value, .. }, _) => {
+                let (name, value) = (name.as_bytes(), value.as_deref());
+                Event::SetXattr { ino: *ino, home, name, value, time }
+            }
             _ => Event::NOTHING,
         };
         if let Some(AceStep { way: StepWay::Request { logged, .. }, .. }) = self.steps.last_mut()
