@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -55,6 +56,8 @@ fn a_dump_is_loaded_as_the_directory_was() {
     let report = world.json(&["dump", "/in", file]);
     assert_eq!((&report["entries"], &report["skipped"]), (&json!(ENTRIES + 1), &json!(0)));
     assert_eq!(world.run(&["branch", "ls"]).done().out, "", "the snapshot is removed");
+    let mode = fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "other users do not read the dump");
     // The content of two files is in the object store only.
     world.run(&["load", file, "/copy"]).refused(&["ENODATA", "--hollow", "nothing was brought in"]);
     world.run(&["stat", "/copy"]).refused(&["ENOENT"]);

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use cudele::{Errno, Error, Ino, Result};
@@ -39,15 +40,19 @@ impl std::fmt::Debug for DumpFile {
 }
 
 impl DumpFile {
-    /// A new file, which must not exist.
+    /// A new file, which must not exist. It is the owner's alone: a dump has names and content that
+    /// the permissions in the namespace keep from other users.
     ///
     /// # Errors
     /// `EEXIST`, and the system's other errors.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create_new(path).map_err(|error| {
-            let remedy = "continue a dump that was interrupted with --resume, or name another file";
-            terminal::io(path, &error).remedy(remedy)
-        })?;
+        let mut options = File::options();
+        let file =
+            options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
+                let remedy =
+                    "continue a dump that was interrupted with --resume, or name another file";
+                terminal::io(path, &error).remedy(remedy)
+            })?;
         Self::over(path, file, 0)
     }
 
