@@ -1,7 +1,7 @@
 //! `cudele dump`: the names and attributes of a directory into a file.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use branches::Branches;
@@ -76,10 +76,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
             check_same(progress, args.branch.as_deref(), path)?;
             (progress.header.clone(), DumpFile::append(&file, progress)?)
         }
-        None => {
-            let to = if is_stream { DumpFile::standard_output() } else { DumpFile::create(&file) }?;
-            begin(context, args, &branches, path, to)?
-        }
+        None => begin(context, args, &branches, path, &file)?,
     };
     let source = DumpSource { branches: branches.clone(), name: header.branch.clone() };
     let (end, skipped) = dump(&source, &mut to, progress.as_ref()).map_err(|error| {
@@ -102,32 +99,56 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     faults.result()
 }
 
-/// Takes the snapshot, and writes the first line.
+/// Takes the snapshot, and writes the first line. Without a file no snapshot stays.
 fn begin(
     context: &Context,
     args: &Args,
     branches: &Branches,
     path: Option<&OsString>,
-    mut to: DumpFile,
+    file: &Path,
 ) -> Result<(DumpHeader, DumpFile)> {
+    let header = header(context, args, branches, path)?;
+    let is_stream = file.as_os_str() == "-";
+    let to = if is_stream { DumpFile::standard_output() } else { DumpFile::create(file) };
+    let begun = to.and_then(|mut to| to.begin(&header).map(|()| to));
+    match begun {
+        Ok(to) => Ok((header, to)),
+        Err(error) => {
+            if header.branch_is_temporary {
+                let _ = branches.remove(&header.branch);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The first line, with the snapshot that it names.
+fn header(
+    context: &Context,
+    args: &Args,
+    branches: &Branches,
+    path: Option<&OsString>,
+) -> Result<DumpHeader> {
     let (name, info) = match (&args.branch, path) {
         (Some(name), _) => (name.clone(), branches.get(name)?),
         (None, Some(path)) => {
             let name = format!("dump-{:016x}", ::branches::random()?);
-            let info = create_of(context, args.store.as_deref(), &name, &space::parse(path)?)?;
+            let made = create_of(context, args.store.as_deref(), &name, &space::parse(path)?);
+            let info = made.inspect_err(|_| {
+                // The object of a branch comes before its snapshot.
+                let _ = branches.remove(&name);
+            })?;
             (name, info)
         }
         (None, None) => return Err(Error::of(Errno::Invalid, "dump")),
     };
-    let header = DumpHeader {
+    Ok(DumpHeader {
         cudele_dump: ingest::dump::DUMP_VERSION,
         path: info.path.to_string(),
         branch: name,
         branch_is_temporary: args.branch.is_none(),
         time_ns: info.branch.time.0,
-    };
-    to.begin(&header)?;
-    Ok((header, to))
+    })
 }
 
 /// An interrupted dump is continued with the operands that it was begun with.
@@ -154,7 +175,7 @@ fn check_same(
 
 fn report(
     context: &Context,
-    file: &std::path::Path,
+    file: &Path,
     header: &DumpHeader,
     end: DumpEnd,
     bytes: u64,

@@ -79,6 +79,10 @@ fn a_dump_is_loaded_as_the_directory_was() {
     let again = world.json(&["load", "--resume", "--hollow", file, "/copy"]);
     assert_eq!((&again["files"], &again["updated"]), (&json!(0), &json!(0)), "{again:#}");
     world.run(&["dump", "/in", file]).refused(&["EEXIST", "--resume"]);
+    let other = world.path("other.dump");
+    world.run(&["dump", "/in/a/file.001", other.to_str().unwrap()]).refused(&["ENOTDIR"]);
+    assert!(!other.exists(), "a dump that does not begin leaves no file");
+    assert_eq!(world.run(&["branch", "ls"]).done().out, "", "nor a branch");
     world.run(&["dump", "--resume", "/in", file]).refused(&["the dump is complete"]);
 }
 
