@@ -16,6 +16,9 @@ use super::branch::{branches, create_of};
 use crate::space;
 use crate::tree::Faults;
 
+/// The names of branches that are made for dumps, and removed afterwards, begin so.
+const TEMPORARY: &str = "dump-";
+
 /// Write the names and attributes of everything in a directory into a file, as they are at one
 /// moment, while clients go on working: JSON lines, compressed with zstd. The content of small
 /// files, which inodes keep, is in it, other content is not. Needs access to the object store.
@@ -132,7 +135,7 @@ fn header(
     let (name, info) = match (&args.branch, path) {
         (Some(name), _) => (name.clone(), branches.get(name)?),
         (None, Some(path)) => {
-            let name = format!("dump-{:016x}", ::branches::random()?);
+            let name = format!("{TEMPORARY}{:016x}", ::branches::random()?);
             let made = create_of(context, args.store.as_deref(), &name, &space::parse(path)?);
             let info = made.inspect_err(|_| {
                 // The object of a branch comes before its snapshot.
@@ -161,7 +164,10 @@ fn check_same(
     let is_same = match (branch, path) {
         (Some(branch), _) => !header.branch_is_temporary && header.branch == branch,
         (None, Some(path)) => {
-            header.branch_is_temporary && space::parse(path)?.to_string() == header.path
+            // The branch is removed at the end: a forged file must not name one of the user's.
+            let is_own = header.branch.starts_with(TEMPORARY);
+            let is_temporary = header.branch_is_temporary && is_own;
+            is_temporary && space::parse(path)?.to_string() == header.path
         }
         (None, None) => false,
     };

@@ -60,7 +60,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     show(context, &report, &wish)
 }
 
-/// What to bring in, and where.
+/// A source, its destination, and how to bring it in.
 pub(crate) struct Wish {
     pub(crate) source: Source,
     pub(crate) destination: String,
