@@ -189,4 +189,11 @@ fn a_forged_dump_leaves_its_destination_nowhere() {
         said.refused(&["EBADMSG", words, "nothing was brought in"]);
         world.run(&["stat", "/copy"]).refused(&["ENOENT"]);
     }
+    // A dump removes its branch at the end, but no other one.
+    world.run(&["branch", "create", "kept", "/in"]).done();
+    let (path, header) = (world.path("begun"), header.replace(r#""b""#, r#""kept""#));
+    fs::write(&path, zstd::encode_all(format!("{header}\n").as_bytes(), 1).unwrap()).unwrap();
+    let said = world.run(&["dump", "--resume", "/in", path.to_str().unwrap()]);
+    said.refused(&["a part of a dump"]);
+    assert_eq!(world.run(&["branch", "ls"]).done().out.lines().count(), 1, "the branch is there");
 }
