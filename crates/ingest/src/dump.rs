@@ -13,7 +13,7 @@ mod walk;
 
 pub(crate) use file::next_line;
 pub use file::{DumpFile, DumpProgress};
-pub use line::{DumpEnd, DumpHeader, DumpLine, DumpedXattr, XattrList};
+pub use line::{DumpEnd, DumpHeader, DumpLine, DumpSkip, DumpedXattr, XattrList};
 pub(crate) use line::{damaged, parse};
 pub use walk::{DumpSource, dump};
 

@@ -1,5 +1,5 @@
-//! The sources of `ingest` and `load`: directory trees, tar archives and dumps, read one entry after
-//! the other.
+//! The sources of `ingest` and `load`: directory trees, tar archives and dumps, read one entry
+//! after the other.
 //!
 //! A source hands out every entry with a path relative to its root, parents before children. It
 //! knows nothing of the namespace that takes them.

@@ -12,7 +12,7 @@ use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, find_frame_compressed_size};
 
 use super::line::{damaged, parse};
-use super::{DumpEnd, DumpHeader, DumpLine, LINE_BYTES_MAX};
+use super::{DumpEnd, DumpHeader, DumpLine, DumpSkip, LINE_BYTES_MAX};
 
 /// Text of one frame. An interrupted dump loses at most so much.
 const FRAME_BYTES: usize = 4 << 20;
@@ -155,6 +155,8 @@ pub struct DumpProgress {
     pub header: DumpHeader,
     /// Lines of names.
     pub entries: u64,
+    /// Lines of names that could not be read.
+    pub(super) skipped: u64,
     /// The path of the last one, and whether it is a directory.
     pub last: Option<LastEntry>,
     /// The first path of each inode with several names.
@@ -212,12 +214,17 @@ impl DumpProgress {
     }
 
     fn begun(header: DumpHeader) -> Self {
-        Self { header, entries: 0, last: None, links: Map::default(), bytes: 0, is_complete: false }
+        let links = Map::default();
+        Self { header, entries: 0, skipped: 0, last: None, links, bytes: 0, is_complete: false }
     }
 
     fn note(&mut self, name: &str, number: u64, line: &[u8]) -> Result<()> {
         if let Ok(end) = serde_json::from_slice::<DumpEnd>(line) {
             self.is_complete = end.end;
+            return Ok(());
+        }
+        if DumpSkip::parse(line).is_some() {
+            self.skipped += 1;
             return Ok(());
         }
         let line: DumpLine<'_> = parse(name, number, line)?;

@@ -42,12 +42,31 @@ impl DumpHeader {
 /// The last line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DumpEnd {
-    /// The number of lines between the first and this one.
+    /// The number of lines of names.
     pub entries: u64,
-    /// The number of directories and files that could not be read.
+    /// The number of lines of names that could not be read.
     pub skipped: u64,
     /// Always true: it tells this line from that of a name.
     pub end: bool,
+}
+
+/// A directory or file that could not be read. The line is written at once, so that a second
+/// process, which continues the dump, does not call the dump complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DumpSkip {
+    /// Its path, for people.
+    pub not_dumped: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl DumpSkip {
+    /// Reads a line, if it is one of these.
+    #[must_use]
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let is_one = line.starts_with(br#"{"not_dumped":"#);
+        is_one.then(|| serde_json::from_slice(line).ok()).flatten()
+    }
 }
 
 /// Names and values of extended attributes.

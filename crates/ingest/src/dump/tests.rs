@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::file::DumpFile;
 use super::line::{DumpLine, text};
-use super::{DUMP_VERSION, DumpEnd, DumpHeader, DumpProgress};
+use super::{DUMP_VERSION, DumpEnd, DumpHeader, DumpProgress, DumpSkip};
 
 fn header() -> DumpHeader {
     DumpHeader {
@@ -94,4 +94,17 @@ fn names_that_are_no_text_come_back() {
         let read: DumpLine<'_> = serde_json::from_slice(&written).unwrap();
         assert_eq!(read.path_bytes().as_deref(), Ok(bytes));
     }
+}
+
+#[test]
+fn a_continued_dump_knows_the_faults_before_it() {
+    let (_place, path) = begun(&[&["a/", "a/x"]]);
+    let progress = DumpProgress::read(&path).unwrap();
+    let mut file = DumpFile::append(&path, &progress).unwrap();
+    let (not_dumped, reason) = ("a/y".to_owned(), "it is damaged".to_owned());
+    file.push(&DumpSkip { not_dumped, reason }).unwrap();
+    file.flush().unwrap();
+    let progress = DumpProgress::read(&path).unwrap();
+    assert_eq!((progress.entries, progress.skipped), (2, 1));
+    assert_eq!(progress.last.unwrap().path, b"a/x");
 }

@@ -10,7 +10,7 @@ use types::{INLINE_BYTES_MAX, Map};
 
 use super::file::DumpProgress;
 use super::line::text;
-use super::{DumpEnd, DumpFile, DumpLine, DumpedXattr};
+use super::{DumpEnd, DumpFile, DumpLine, DumpSkip, DumpedXattr};
 use crate::source::shown;
 
 /// Entries of a directory that are listed at once.
@@ -51,7 +51,11 @@ struct Walk<'s> {
     open: Vec<Open>,
     links: Map<Ino, Vec<u8>>,
     entries: u64,
+    /// Lines of names that could not be read, those of an earlier process included.
+    skip_lines: u64,
+    /// The faults of this process, of which the file has the first so many.
     skipped: Vec<Error>,
+    noted: usize,
 }
 
 /// Writes the names of a branch behind those that the file has. Returns what could not be read.
@@ -72,11 +76,12 @@ pub fn dump(
     while let Some(entry) = walk.next() {
         bar.step();
         walk.write(to, &entry)?;
+        walk.note_skipped(to)?;
     }
     drop(bar);
+    walk.note_skipped(to)?;
     walk.check()?;
-    let skipped = walk.skipped.len() as u64;
-    let end = DumpEnd { entries: walk.entries, skipped, end: true };
+    let end = DumpEnd { entries: walk.entries, skipped: walk.skip_lines, end: true };
     to.finish(end)?;
     Ok((end, walk.skipped))
 }
@@ -96,7 +101,9 @@ impl<'s> Walk<'s> {
             open: Vec::new(),
             links: Map::default(),
             entries: 0,
+            skip_lines: 0,
             skipped: Vec::new(),
+            noted: 0,
         })
     }
 
@@ -118,7 +125,7 @@ impl<'s> Walk<'s> {
     /// Opens the directories on the way to the last entry of an interrupted dump, each behind the
     /// entry that leads there.
     fn continue_behind(&mut self, progress: &DumpProgress) -> Result<()> {
-        self.entries = progress.entries;
+        (self.entries, self.skip_lines) = (progress.entries, progress.skipped);
         self.links = progress.links.clone();
         let Some(last) = &progress.last else {
             let root = self.view.root();
@@ -179,6 +186,17 @@ impl<'s> Walk<'s> {
         self.skipped.push(Error { subject: shown(path), ..error });
     }
 
+    /// Writes the faults that the file does not have yet.
+    fn note_skipped(&mut self, to: &mut DumpFile) -> Result<()> {
+        for error in &self.skipped[self.noted..] {
+            let (not_dumped, reason) = (error.subject.clone(), error.cause.clone());
+            to.push(&DumpSkip { not_dumped, reason })?;
+            self.skip_lines += 1;
+        }
+        self.noted = self.skipped.len();
+        Ok(())
+    }
+
     /// Lists the next page of the innermost directory.
     fn turn(&mut self) -> Result<()> {
         let Some(mut open) = self.open.pop() else { return Ok(()) };
@@ -219,7 +237,11 @@ impl<'s> Walk<'s> {
                 to.push(&line)?;
                 self.entries += 1;
             }
-            Err(error) => self.skip(&entry.path, error),
+            Err(error) => {
+                // A further name must not refer to a line that is not there.
+                self.links.retain(|_, first| *first != entry.path);
+                self.skip(&entry.path, error);
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use types::{INLINE_BYTES_MAX, SYMLINK_BYTES_MAX, acl};
 
 use super::archive::clean;
 use super::{EntrySink, Skip, SourceEntry, SourceKind, shown};
-use crate::dump::{DumpEnd, DumpHeader, DumpLine, damaged, next_line, parse};
+use crate::dump::{DumpEnd, DumpHeader, DumpLine, DumpSkip, damaged, next_line, parse};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -30,25 +30,27 @@ pub fn read(name: &str, raw: Box<dyn Read + '_>, taker: &mut dyn EntrySink) -> R
     DumpHeader::parse(&line).map_err(|cause| damaged(name, number, &cause))?;
     // One line ahead, because the last one has another meaning.
     let mut is_there = next_line(name, number + 1, &mut from, &mut line)?;
-    let mut entries = 0;
+    let (mut entries, mut skipped) = (0, 0);
     while is_there {
         number += 1;
         is_there = next_line(name, number + 1, &mut from, &mut next)?;
         if !is_there {
             break;
         }
-        one(name, number, &line, taker)?;
-        entries += 1;
+        if let Some(DumpSkip { not_dumped, reason }) = DumpSkip::parse(&line) {
+            taker.skip(Skip { path: not_dumped.into_bytes(), reason });
+            skipped += 1;
+        } else {
+            one(name, number, &line, taker)?;
+            entries += 1;
+        }
         std::mem::swap(&mut line, &mut next);
     }
     let end: DumpEnd = serde_json::from_slice(&line)
         .map_err(|_| damaged(name, number, "its last line is missing"))?;
-    if (end.end, end.entries) != (true, entries) {
-        return Err(damaged(name, number, &format!("{} entries were written", end.entries)));
-    }
-    if end.skipped > 0 {
-        let reason = format!("{} names could not be read when the dump was made", end.skipped);
-        taker.skip(Skip { path: Vec::new(), reason });
+    if (end.end, end.entries, end.skipped) != (true, entries, skipped) {
+        let cause = format!("{} entries and {} faults were written", end.entries, end.skipped);
+        return Err(damaged(name, number, &cause));
     }
     Ok(())
 }
