@@ -1,8 +1,9 @@
 //! The one way of a planned change into the namespace: the server journals the change if a policy
 //! says so, and applies it.
 
+use journal::{Create, Event, InodeSnapshot};
 use namespace::{Mode, Namespace};
-use types::{Ino, Moment, Origin, Seq};
+use types::{Attr, Ino, Moment, Origin, Seq};
 
 use crate::log::Log;
 use crate::op::{Change, is_in_change};
@@ -31,7 +32,7 @@ impl ApplyCx<'_> {
         origin: Origin,
         place: Ino,
         other: Ino,
-        event: &journal::Event<'_>,
+        event: &Event<'_>,
     ) -> (Option<Seq>, bool) {
         let home = directory_of(self.namespace, place);
         let (_, policy) = self.namespace.effective_policy(home);
@@ -54,13 +55,48 @@ impl ApplyCx<'_> {
         }
         // An inode with several names lives in a place of its own: without the journal, a crash
         // between the checkpoints of that place and of the names' would leave names of nothing.
-        streams = streams || self.namespace.is_about_links(event);
+        let is_about_links = self.namespace.is_about_links(event);
+        if is_about_links && !streams {
+            self.journal_first_name(event);
+        }
+        streams |= is_about_links;
         let seq = streams.then(|| self.log.append(self.now, origin, event));
         self.namespace.set_journalled(seq.is_some());
         self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
         self.namespace.set_journalled(true);
         self.note_freed(seq.is_some());
         (seq, ack_safe)
+    }
+
+    /// Journals the name that a file has in front of its second one, if the journal does not know
+    /// it: after a crash the file would be known, so a log of its client that is merged would not
+    /// make it, and give it no first name.
+    #[cold]
+    fn journal_first_name(&mut self, event: &Event<'_>) {
+        let &Event::Link { ino, ref inode, .. } = event else { return };
+        if self.namespace.home_of(ino) == Some(Ino::LINKS) {
+            return;
+        }
+        let Some((parent, name)) = self.namespace.name_of(ino) else { return };
+        let InodeSnapshot { attr, data, extra } = *inode;
+        let Attr { mode, uid, gid, rdev, stripe, size, mtime, atime, btime, .. } = attr;
+        let create = Create {
+            parent,
+            name: &name,
+            ino,
+            mode,
+            uid,
+            gid,
+            rdev,
+            stripe,
+            size,
+            time: btime,
+            mtime,
+            atime,
+            data,
+            extra,
+        };
+        self.log.append(self.now, Origin::default(), &Event::Create(create));
     }
 
     /// Queues inodes that lost their last name; `journalled` is whether the journal has the event.

@@ -78,6 +78,13 @@ impl CallKind {
         CallKind::List { dir, after: None, limit: 4096, attrs: true }
     }
 
+    /// Whether it makes a directory.
+    #[must_use]
+    pub fn makes_directory(&self) -> bool {
+        let directory = FileType::Directory.mode_bits();
+        matches!(self, CallKind::Create { mode, .. } if mode & types::MODE_TYPE == directory)
+    }
+
     /// As the protocol says it.
     #[must_use]
     pub fn op(&self) -> Op<'_> {

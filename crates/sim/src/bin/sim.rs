@@ -193,11 +193,8 @@ fn run_ace_case(number: u64, transcript: bool) -> ExitCode {
 }
 
 fn print_failure(failure: &AceFailure) {
-    let AceFailure { case, violation, known } = failure;
+    let AceFailure { case, violation } = failure;
     let (number, words) = (case.number(), case.words());
-    if known.is_some() {
-        return;
-    }
     println!("{words}\n  {violation}\n  again: cargo xtask sim --ace-case {number:#x}");
 }
 
@@ -239,19 +236,19 @@ fn run_ace(asked: &AceOptions, seconds: u64, threads: usize) -> ExitCode {
         workers.into_iter().for_each(|it| sum.add(&it.join().expect("panics are caught")));
         sum
     });
-    let AceCounts { workloads, left_out, points, runs, known, failures } = sum;
+    let AceCounts { workloads, left_out, points, runs, failures } = sum;
     let (length, cells, seconds) = (asked.length, cells.len(), start.elapsed().as_secs());
     let begun = done.into_inner();
     if asked.json {
         println!(
             "{{\"length\":{length},\"begun\":{begun},\"of\":{end},\"cells\":{cells},\
              \"workloads\":{workloads},\"left_out\":{left_out},\"points\":{points},\
-             \"runs\":{runs},\"known\":{known},\"failures\":{failures},\"seconds\":{seconds}}}"
+             \"runs\":{runs},\"failures\":{failures},\"seconds\":{seconds}}}"
         );
     } else {
         println!(
             "{begun} of {end} workloads of length {length} in {cells} cells: {workloads} possible, \
-             {left_out} left out, {points} persistence points, {runs} runs, {known} known, {failures} failures, \
+             {left_out} left out, {points} persistence points, {runs} runs, {failures} failures, \
              {seconds} s"
         );
     }

@@ -18,7 +18,6 @@ mod case;
 mod fetch;
 mod grammar;
 mod judge;
-mod known;
 mod perform;
 mod request;
 mod step;
@@ -47,7 +46,7 @@ use crate::tree::{self, Item};
 pub use case::{AceCase, AceCounts, AceFailure, PointFaults, Strike, run_case, run_workload};
 use grammar::AceOp;
 use judge::{Judge, Learned, StepStatus, Survivors};
-use step::AceStep;
+use step::{AceStep, StepWay};
 pub use workload::workloads;
 
 /// The time for background work without a waiting client, in nanoseconds.
@@ -201,9 +200,20 @@ impl AceRun {
         });
         match judged {
             Ok(learned) => {
+                // The server's journal has a second name also where the directory is lost; the log
+                // of the client brings the directory back.
+                let is_lost = |(step, is_there): (&usize, &bool)| {
+                    !is_there && self.steps[*step].call.makes_directory()
+                };
+                let hides = learned.iter().any(is_lost);
                 for (step, is_there) in learned {
-                    let shown = if is_there { Shown::Memory } else { Shown::No };
-                    let place = self.steps[step].place;
+                    let AceStep { place, call, way, .. } = &self.steps[step];
+                    let (place, is_asked) = (*place, matches!(way, StepWay::Request { .. }));
+                    let shown = match (is_there, call) {
+                        (true, _) => Shown::Memory,
+                        (false, CallKind::Link { .. }) if hides && is_asked => Shown::Perhaps,
+                        (false, _) => Shown::No,
+                    };
                     self.cells.jobs[0].ledger.updates[place].shown = shown;
                 }
                 Ok(())

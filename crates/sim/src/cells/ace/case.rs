@@ -48,9 +48,7 @@ pub struct AceCounts {
     pub points: u64,
     /// Runs, with those without a fault.
     pub runs: u64,
-    /// Runs that broke a promise in a way that is known and not mended.
-    pub known: u64,
-    /// Other runs that broke a promise.
+    /// Runs that broke a promise.
     pub failures: u64,
 }
 
@@ -61,8 +59,6 @@ pub struct AceFailure {
     pub case: AceCase,
     /// The promise, in words.
     pub violation: String,
-    /// The known fault that explains it.
-    pub known: Option<&'static str>,
 }
 
 impl AceCounts {
@@ -72,7 +68,6 @@ impl AceCounts {
         self.left_out += other.left_out;
         self.points += other.points;
         self.runs += other.runs;
-        self.known += other.known;
         self.failures += other.failures;
     }
 }
@@ -130,13 +125,6 @@ impl AceCase {
             .strike
             .map(|it| format!("; {} after point {}", Fault::ALL[it.fault].name(), it.point));
         format!("{cell}: {}{}", all.join("; "), strike.unwrap_or_default())
-    }
-
-    /// The known fault that may break the promise of this case.
-    #[must_use]
-    pub fn known(&self) -> Option<&'static str> {
-        let fault = Fault::ALL[self.strike?.fault];
-        super::known::explain(self.cell()?, &self.operations()?, fault)
     }
 
     /// All runs of a workload with a fault have the messages of the run without one, up to the
@@ -227,8 +215,6 @@ fn note_end(
     failed: &mut dyn FnMut(AceFailure),
 ) {
     let Some(violation) = report.violation else { return };
-    let known = case.known();
-    counts.known += u64::from(known.is_some());
-    counts.failures += u64::from(known.is_none());
-    failed(AceFailure { case, violation, known });
+    counts.failures += 1;
+    failed(AceFailure { case, violation });
 }

@@ -201,7 +201,15 @@ impl Judge<'_> {
             }
             let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
             let absent_with_parent = found.is_none() && !actual.contains_key(parent);
-            let is_known = trees.iter().any(|tree| tree.get(path) == found);
+            // The replayed log undoes a link that only the server's journal has, if an earlier
+            // event of the log gave the same name: the time of the change stays.
+            let same = |item: Option<&Item>| match (item, found) {
+                (Some(item), Some(found)) if trees.iter().any(is_linked) => {
+                    timeless(item) == timeless(found)
+                }
+                _ => item == found,
+            };
+            let is_known = trees.iter().any(|tree| same(tree.get(path)));
             if seen.dangling.contains(path) || !(is_known || absent_with_parent) {
                 let known: Vec<_> = trees.iter().map(|tree| tree.get(path)).collect();
                 let last = known.last();
@@ -224,6 +232,11 @@ fn blurred(tree: &Tree, root: Ino) -> Tree {
         Item { attr: Attr { stripe: Stripe::default(), ctime, ..item.attr }, ..item.clone() }
     };
     tree.iter().map(|(path, item)| (path.clone(), blur(item))).collect()
+}
+
+/// Without the time of the last change.
+fn timeless(item: &Item) -> Item {
+    Item { attr: Attr { ctime: Timestamp(0), ..item.attr }, ..item.clone() }
 }
 
 /// Without the counts and times of directories: their entries are of several moments.
