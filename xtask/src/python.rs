@@ -45,9 +45,10 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Outcome {
     }
 }
 
-/// The tests of every change.
+/// The tests of every change. Of the whole workspace, because the features of one crate alone would
+/// need another build.
 pub(crate) fn tests(options: &str) -> Cargo {
-    let command = ["test", "--quiet", "-p", "cli", "--test", "python", "--", "--ignored"];
+    let command = ["test", "--quiet", "--workspace", "--test", "python", "--", "--ignored"];
     let command = Cargo::new(&command).and(&["--nocapture"]);
     if options.is_empty() { command } else { command.with("CUDELE_PYTEST", options) }
 }

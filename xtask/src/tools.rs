@@ -33,11 +33,13 @@ const MDBOOK: Tool = Tool {
     options: &["--debug", "--no-default-features", "--features", "search"],
 };
 
-/// The writers of packages. Their options change nothing but the time of the build.
+/// The writers of packages. Little optimization: without any, the checksums of a package take
+/// minutes, and with all of it the build of the writers does.
 const PACKAGERS: [Tool; 2] = [
-    Tool { name: "cargo-deb", version: "3.8.0", options: &["--debug"] },
-    Tool { name: "cargo-generate-rpm", version: "0.21.1", options: &["--debug"] },
+    Tool { name: "cargo-deb", version: "3.8.0", options: &LITTLE_OPTIMIZED },
+    Tool { name: "cargo-generate-rpm", version: "0.21.1", options: &LITTLE_OPTIMIZED },
 ];
+const LITTLE_OPTIMIZED: [&str; 3] = ["--debug", "--config", "profile.dev.opt-level=1"];
 
 /// Debian packages that the longer suites need besides.
 const SUITES: [&str; 9] =

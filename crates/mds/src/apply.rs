@@ -1,9 +1,9 @@
 //! The one way of a planned change into the namespace: the server journals the change if a policy
 //! says so, and applies it.
 
-use journal::{Create, Event, InodeSnapshot};
+use journal::Event;
 use namespace::{Mode, Namespace};
-use types::{Attr, Ino, Moment, Origin, Seq};
+use types::{Ino, Moment, Origin, Seq};
 
 use crate::log::Log;
 use crate::op::{Change, is_in_change};
@@ -57,7 +57,12 @@ impl ApplyCx<'_> {
         // between the checkpoints of that place and of the names' would leave names of nothing.
         let is_about_links = self.namespace.is_about_links(event);
         if is_about_links && !streams {
-            self.journal_first_name(event);
+            // Else the log of a client that is merged after a crash would find the inode, and give
+            // it no first name.
+            let (log, now) = (&mut *self.log, self.now);
+            self.namespace.first_name(event, |event| {
+                log.append(now, Origin::default(), event);
+            });
         }
         streams |= is_about_links;
         let seq = streams.then(|| self.log.append(self.now, origin, event));
@@ -66,37 +71,6 @@ impl ApplyCx<'_> {
         self.namespace.set_journalled(true);
         self.note_freed(seq.is_some());
         (seq, ack_safe)
-    }
-
-    /// Journals the name that a file has in front of its second one, if the journal does not know
-    /// it: after a crash the file would be known, so a log of its client that is merged would not
-    /// make it, and give it no first name.
-    #[cold]
-    fn journal_first_name(&mut self, event: &Event<'_>) {
-        let &Event::Link { ino, ref inode, .. } = event else { return };
-        if self.namespace.home_of(ino) == Some(Ino::LINKS) {
-            return;
-        }
-        let Some((parent, name)) = self.namespace.name_of(ino) else { return };
-        let InodeSnapshot { attr, data, extra } = *inode;
-        let Attr { mode, uid, gid, rdev, stripe, size, mtime, atime, btime, .. } = attr;
-        let create = Create {
-            parent,
-            name: &name,
-            ino,
-            mode,
-            uid,
-            gid,
-            rdev,
-            stripe,
-            size,
-            time: btime,
-            mtime,
-            atime,
-            data,
-            extra,
-        };
-        self.log.append(self.now, Origin::default(), &Event::Create(create));
     }
 
     /// Queues inodes that lost their last name; `journalled` is whether the journal has the event.

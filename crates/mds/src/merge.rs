@@ -2,11 +2,11 @@
 //! verified as a whole, and applied to the namespace in memory (M-04).
 //!
 //! Applying is blind: existence is not checked, the decoupled client wins name by name, and
-//! nothing is journalled, so the cost per event does not depend on the content of the namespace
-//! (J-12). With `check: merge` in the policy every event is judged instead (module `check`). Always
-//! verified, in constant time per event, is that the journal is intact and that it stays inside the
-//! subtree and the inode numbers that were granted to the client. Events about inodes that other
-//! clients moved or removed are left out and reported.
+//! nothing but events about hard links is journalled, so the cost per event does not depend on the
+//! content of the namespace (J-12). With `check: merge` in the policy every event is judged instead
+//! (module `check`). Always verified, in constant time per event, is that the journal is intact and
+//! that it stays inside the subtree and the inode numbers that were granted to the client. Events
+//! about inodes that other clients moved or removed are left out and reported.
 //!
 //! Merges are executed one after the other (J-10), in slices between requests.
 

@@ -134,7 +134,7 @@ impl Model {
             }
             return ModelOutcome::Rejected;
         }
-        (node.attr.ctime, node.linked) = (time, true);
+        (node.attr.ctime, node.linked) = (node.attr.ctime.max(time), true);
         self.touch(at.dir, time);
         self.give_name(at, ino, time)
     }
@@ -238,7 +238,8 @@ impl Model {
 
     fn put(&mut self, at: EntryName<'_>, snapshot: Node, time: Timestamp) -> ModelOutcome {
         let ino = snapshot.attr.ino;
-        self.nodes.entry(ino).or_insert(snapshot).attr.ctime = time;
+        let node = self.nodes.entry(ino).or_insert(snapshot);
+        node.attr.ctime = node.attr.ctime.max(time);
         self.touch(at.dir, time);
         self.give_name(at, ino, time)
     }

@@ -144,7 +144,9 @@ impl Inodes {
             return;
         }
         if when.mode != Mode::Replay {
-            known.ctime = when.time;
+            // A merge that is repeated must not undo the time of a later change.
+            let is_later = when.merges() && known.ctime > when.time;
+            known.ctime = if is_later { known.ctime } else { when.time };
             known.stamp(when);
         } else {
             let home = known.home_name();

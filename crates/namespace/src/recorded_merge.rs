@@ -5,8 +5,8 @@
 //! another state. So the rank's own journal holds the effect, as events that are replayed like all
 //! events.
 
-use journal::{Event, InodeSnapshot};
-use types::{AttrChange, EntryName, Ino, Seq, Timestamp};
+use journal::{Create, Event, InodeSnapshot};
+use types::{Attr, AttrChange, EntryName, Ino, Seq, Timestamp};
 
 use crate::tree::InodeTree;
 use crate::{ApplyOutcome, Mode, Namespace};
@@ -38,6 +38,35 @@ impl Namespace {
             });
         }
         outcome
+    }
+
+    /// Hands over the create of the one name that a file has before an event gives it a second one.
+    pub fn first_name(&self, event: &Event<'_>, record: impl FnOnce(&Event<'_>)) {
+        let Event::Link { ino, .. } = *event else { return };
+        if self.is_dir(ino) || self.home_of(ino) == Some(Ino::LINKS) {
+            return;
+        }
+        let Some((parent, name)) = self.name_of(ino) else { return };
+        self.tree.inodes.with_snapshot(ino, |InodeSnapshot { attr, data, extra }| {
+            let Attr { mode, uid, gid, rdev, stripe, size, atime, mtime, ctime, .. } = attr;
+            let (name, time) = (name.as_slice(), ctime);
+            record(&Event::Create(Create {
+                parent,
+                name,
+                ino,
+                mode,
+                uid,
+                gid,
+                rdev,
+                stripe,
+                size,
+                time,
+                mtime,
+                atime,
+                data,
+                extra,
+            }));
+        });
     }
 
     /// A record at this position lists the losses: their inodes show it from then on.

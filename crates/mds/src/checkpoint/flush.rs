@@ -72,11 +72,6 @@ impl Flushes {
         self.waiting.is_empty()
     }
 
-    /// Whether a request waits for nothing but the inodes with several names.
-    fn needs_only_links(&self) -> bool {
-        self.waiting.iter().any(|flush| flush.dirs.len() == 1 && flush.dirs.contains(&Ino::LINKS))
-    }
-
     /// Whether a write of a subtree for this step is under way.
     pub(super) fn has(&self, subtree: Ino, then: &Then) -> bool {
         self.waiting.iter().any(|flush| flush.subtree == subtree && flush.then == *then)
@@ -222,17 +217,14 @@ impl CheckpointCx<'_> {
         if !self.checkpoint.flushes.has_work() {
             return None;
         }
-        // The smallest: the choice must not depend on the order of a hash set. The inodes with
-        // several names come behind the directories: a merge that is repeated after a crash gives
-        // an inode that the store knows no name again.
+        // The smallest: the choice must not depend on the order of a hash set.
         let wanted = self.checkpoint.flushes.waiting.iter().flat_map(|flush| &flush.dirs);
         let dir = wanted
             .filter(|dir| {
                 self.namespace.dirs().dirty_since(**dir).is_some() && self.may_capture(**dir)
             })
             .filter(|dir| self.damage.withheld(**dir).is_none())
-            .filter(|dir| **dir != Ino::LINKS || self.checkpoint.flushes.needs_only_links())
-            .min_by_key(|dir| (**dir == Ino::LINKS, **dir));
+            .min();
         let found = dir.and_then(|dir| Some((self.namespace.dirs().dirty_since(*dir)?, *dir)));
         self.checkpoint.flushes.ready = found.is_some();
         found

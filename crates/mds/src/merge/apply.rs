@@ -6,7 +6,7 @@
 //! Invariant: everything that an event displaces is in memory, because the objects of a displaced
 //! file are deleted, and the files below a displaced directory go with it.
 
-use journal::{Block, BlockReader, Create, Event, EventKind, JournalError, Loss};
+use journal::{Block, BlockReader, Create, Event, EventKind, InodeSnapshot, JournalError, Loss};
 use namespace::{ApplyOutcome, CreateBatch, Displaces, Mode, Refusal};
 use types::{EntryName, Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
@@ -78,6 +78,7 @@ impl MergeCx<'_> {
                 let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
                     let blind = blind && merge.left_out.front() != Some(&seq);
                     let blind = blind && seq > done && !may_meet_directory(merge, &create);
+                    let blind = blind && !self.is_linked_by_log(merge, &create);
                     let dir = create.parent;
                     let displaces = if !blind || plain == Some(dir) {
                         Displaces::AtMostFile
@@ -285,10 +286,22 @@ impl MergeCx<'_> {
     /// Applies an event, so that recovery can repeat it if it can read the journal.
     pub(super) fn execute_merged(&mut self, merge: &mut Merge, event: &Event<'_>) -> ApplyOutcome {
         self.counters.merged_events += 1;
-        let outcome = if event.kind() == EventKind::Create || !merge.is_recorded() {
-            self.namespace.apply(merge.seq, Mode::Merge, event)
-        } else {
+        let outcome = if event.kind() != EventKind::Create && merge.is_recorded() {
             self.merge_exactly(merge, event)
+        } else if let Event::Create(create) = event
+            && self.is_linked_by_log(merge, create)
+            && self.namespace.peek(create.parent, create.name) == Ok(None)
+            && let Ok(attr) = self.namespace.getattr(create.ino)
+        {
+            // The journal of the rank knows the file from its second name, and an earlier event of
+            // the log took the first one.
+            let Create { parent, name, ino, time, data, extra, .. } = *create;
+            let (home, inode) = (Ino::LINKS, InodeSnapshot { attr, data, extra });
+            self.merge_link(merge, &Event::Link { parent, name, ino, home, inode, time })
+        } else if self.namespace.is_about_links(event) {
+            self.merge_link(merge, event)
+        } else {
+            self.namespace.apply(merge.seq, Mode::Merge, event)
         };
         self.purges.take_back_named(self.namespace, self.opens, event);
         outcome
@@ -308,6 +321,32 @@ impl MergeCx<'_> {
         }
         let path = if listed { self.path_in_merge(merge, event) } else { None };
         note(&mut merge.report, outcome, event, reason, path);
+    }
+
+    /// Whether a create in the log of a client is of a file that has, or had, several names: the
+    /// journal of the rank has them, whatever the policy says.
+    fn is_linked_by_log(&self, merge: &Merge, create: &Create<'_>) -> bool {
+        merge.flags.strong_log && self.namespace.home_of(create.ino) == Some(Ino::LINKS)
+    }
+
+    /// Applies an event about an inode with several names, and journals it although the merge is
+    /// in no record: the inode is stored apart from its names, so after a crash the store may have
+    /// one without the others, and the client's repeated merge would not mend that.
+    fn merge_link(&mut self, merge: &mut Merge, event: &Event<'_>) -> ApplyOutcome {
+        let (log, now) = (&mut *self.log, self.clock.now);
+        let mut journal = |event: &Event<'_>| {
+            log.append(now, Origin::default(), event);
+        };
+        self.namespace.first_name(event, &mut journal);
+        let seq = Seq(self.log.last().0 + 1);
+        let (log, now) = (&mut *self.log, self.clock.now);
+        self.namespace.set_journalled(true);
+        let outcome = self.namespace.merge_exactly(seq, event, |event| {
+            log.append(now, Origin::default(), event);
+        });
+        self.namespace.set_journalled(false);
+        self.begin_record(merge);
+        outcome
     }
 
     /// Applies an event other than a create. Its effects become events of the rank's journal.
