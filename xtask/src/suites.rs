@@ -6,9 +6,9 @@
 //!
 //! Not here: suites that no distribution packages. Their users build them, and name the directory.
 //!
-//! Invariants: a run changes nothing but its own directories, and ends all processes that it
-//! started; a failure that `xtask/suites.toml` does not have, or the success of a case that it has,
-//! fails the run.
+//! Invariants: a run changes nothing but its own directories; its processes and mounts end with it,
+//! also if it is killed; a failure without an entry in `xtask/suites.toml` fails the run, as does
+//! the success of a case with an entry.
 
 mod case;
 mod catalog;
@@ -22,8 +22,10 @@ mod report;
 mod tests;
 mod xfstests;
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::run::{Cargo, Failure, Outcome};
 use case::{Case, Verdict};
@@ -32,6 +34,11 @@ use cell::Cell;
 use expected::Expectations;
 use options::Options;
 use report::{Record, Report};
+
+/// Set for the process that runs the suites.
+const INSIDE: &str = "CUDELE_SUITES_INSIDE";
+/// The first process of the run's namespaces: the run ends with its terminal's signals.
+const FIRST: &str = "trap 'exit 130' INT TERM HUP; \"$@\" & wait $!";
 
 /// Runs the suites that the options name, on the cells that they name.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Outcome {
@@ -42,6 +49,9 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Outcome {
         print!("{}", catalog::listing(&suites));
         return Ok(());
     }
+    if std::env::var_os(INSIDE).is_none() {
+        return Err(enter(arguments));
+    }
     let target = crate::tools::target(root);
     let program = match &options.program {
         Some(program) => program.clone(),
@@ -51,10 +61,24 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Outcome {
     let mut run = Run { options: &options, start: Instant::now(), report: Report::new(&place)? };
     for name in &options.cells {
         run.cell(&program, name, &suites)?;
+        run.report.save(&expectations)?;
     }
     let report = run.report;
-    report.write(&options, &expectations)?;
+    report.print(&options, &expectations);
     if report.is_as_expected(&expectations) { Ok(()) } else { Err(Failure::Reported) }
+}
+
+/// Runs this program again in namespaces of its own, so that the kernel ends all daemons, mounts
+/// and cases of a run that is killed. Returns only if that fails.
+fn enter(arguments: &[&str]) -> Failure {
+    let error = std::env::current_exe().map(|program| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--"]);
+        command.args(["sh", "-c", FIRST, "sh"]).arg(program).arg("suites").args(arguments);
+        command.env(INSIDE, "1").exec()
+    });
+    let error = error.unwrap_or_else(|error| error);
+    Failure::Failed(format!("cannot enter namespaces (as root, with unshare): {error}"))
 }
 
 /// Builds the program in the form in which the tests of the workspace use it, with assertions.
@@ -72,7 +96,14 @@ struct Run<'a> {
 impl Run<'_> {
     /// Runs all suites on one cell. A cell that cannot be used any more ends, and is a failure.
     fn cell(&mut self, program: &Path, name: &str, suites: &[Suite]) -> Outcome {
-        let mut cell = Cell::begin(name, program, self.options)?;
+        let mut cell = match Cell::begin(name, program, self.options) {
+            Ok(cell) => cell,
+            Err(failure) => {
+                let verdict = Verdict::Failed(failure.text());
+                self.report.add(Record::of_cell(name, verdict, Duration::ZERO));
+                return Ok(());
+            }
+        };
         for suite in suites {
             if !suite.suits(&cell) {
                 continue;
@@ -83,7 +114,8 @@ impl Run<'_> {
                 self.report.add(Record::new(&cell, suite, case, verdict, start.elapsed()));
             }
         }
-        let (verdict, start) = (cell.end(), Instant::now());
+        let start = Instant::now();
+        let verdict = cell.end();
         self.report.add(Record::of_cell(name, verdict, start.elapsed()));
         Ok(())
     }

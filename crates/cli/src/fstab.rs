@@ -2,10 +2,10 @@
 //!
 //! The program is this one under another name: `mount.cudele`, or `mount.fuse.cudele` for the type
 //! that a mount has, which `mount -o remount` looks for.
-//! `mount.cudele SOURCE DIR [-o OPTIONS]` becomes
-//! `cudele mount`, and prints nothing on success: SOURCE says where the cluster is (the directory of
-//! a cluster started by `cudele up`, or the address of a monitor), and the options can hold
-//! `root=PATH`, `log=FILE`, `key=FILE` and `metrics=ADDR`.
+//! `mount.cudele SOURCE DIR [-o OPTIONS]` becomes `cudele mount`, and prints nothing on success:
+//! SOURCE says where the cluster is (the directory of a cluster started by `cudele up`, or the
+//! address of a monitor), and the options can hold `root=PATH`, `log=FILE`, `key=FILE` and
+//! `metrics=ADDR`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

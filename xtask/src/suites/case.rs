@@ -12,6 +12,8 @@ use crate::run::Failure;
 
 /// The exit code of a script that has no use here.
 pub(super) const SKIPPED: i32 = 32;
+/// The message of LTP where a test needs a device for a file system of its own.
+const NO_DEVICE: &str = "Failed to acquire device";
 /// How long killed processes may take to end: a FUSE request ends with its process.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two looks at a process.
@@ -38,6 +40,8 @@ pub(super) struct Case {
 pub(super) enum Reading {
     /// None.
     Code,
+    /// LTP fails where it has no device.
+    Ltp,
     /// stress-ng ends with success although a stressor was skipped.
     Stress,
     /// `prove` reports numbers of failed tests.
@@ -128,6 +132,9 @@ fn judge(ended: &Ended, case: &Case, text: &str) -> Verdict {
 pub(super) fn judge_text(code: Option<i32>, case: &Case, text: &str) -> Verdict {
     match (case.reading, code) {
         (_, Some(SKIPPED)) => Verdict::Skipped(telling_line(text, &["TCONF", "skip"])),
+        (Reading::Ltp, _) if text.contains(NO_DEVICE) => {
+            Verdict::Skipped(telling_line(text, &[NO_DEVICE]))
+        }
         (Reading::Stress, Some(0)) if text.contains("skipped: ") && !text.contains("passed: ") => {
             Verdict::Skipped(telling_line(text, &["skipp"]))
         }
@@ -139,7 +146,9 @@ pub(super) fn judge_text(code: Option<i32>, case: &Case, text: &str) -> Verdict 
             Verdict::Skipped(telling_line(text, &["[not run]"]))
         }
         (_, Some(0)) => Verdict::Passed,
-        (Reading::Code, code) => failure(code, text, &["TFAIL", "TBROK", "FAIL", "fail", "rror"]),
+        (Reading::Code | Reading::Ltp, code) => {
+            failure(code, text, &["TFAIL", "TBROK", "FAIL", "fail", "rror"])
+        }
         (Reading::Stress, code) => failure(code, text, &["fail: ", "error", "rror"]),
         (Reading::Prove, code) => failure(code, text, &["Failed test", "not ok", "Dubious"]),
         (Reading::Xfstests, code) => failure(code, text, &["output mismatch", "failed", "_check"]),

@@ -48,7 +48,7 @@ const PACKAGED: [&str; 3] = ["stress-ng", "fio", "dbench"];
 const STRESS_SECONDS: u32 = 5;
 const STRESS_SECONDS_QUICK: u32 = 1;
 /// The time of a stressor for the removal of its files.
-const STRESS_SLACK: Duration = Duration::from_secs(120);
+const STRESS_SLACK: Duration = Duration::from_secs(300);
 /// Seconds of one dbench.
 const DBENCH_SECONDS: u32 = 20;
 const DBENCH_SECONDS_QUICK: u32 = 5;

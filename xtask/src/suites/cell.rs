@@ -1,10 +1,10 @@
 //! The kinds of directories that suites run in.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::case::{self, Case, Verdict};
 use super::cluster::Cluster;
@@ -95,11 +95,8 @@ impl Cell {
             cell.at = cluster.at().join("suite");
             cell.cluster = Some(cluster);
         }
-        let made = fs::create_dir(&cell.at)
-            .and_then(|()| fs::set_permissions(&cell.at, fs::Permissions::from_mode(0o777)))
-            .and_then(|()| fs::create_dir(cell.local()))
-            .and_then(|()| fs::set_permissions(cell.local(), fs::Permissions::from_mode(0o777)));
-        made.map_err(|error| Failure::Failed(format!("cannot make the cell {name}: {error}")))?;
+        open_directory(&cell.at)?;
+        open_directory(&cell.local())?;
         cell.prepare()?;
         Ok(cell)
     }
@@ -113,7 +110,6 @@ impl Cell {
             }
             Ground::Spread => {
                 cluster.run(&["balancer", "set", "static"])?;
-                cluster.run(&["mds", "pin", SUITE, "1"])?;
                 cluster.run(&["mds", "split", SUITE]).map(drop)
             }
             Ground::Machine(_) | Ground::Mount { .. } | Ground::Job => Ok(()),
@@ -221,20 +217,33 @@ impl Drop for Cell {
     }
 }
 
-/// A new directory for a cell, short: addresses of sockets are in it.
+/// A new directory for a cell, short: addresses of sockets are in it. Process ids do not tell runs
+/// apart, because each run has namespaces of its own.
 fn home(base: &Path) -> Result<PathBuf, Failure> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let home = base.join(format!("cs-{}-{number}", std::process::id()));
-    open_directory(&home)?;
-    Ok(home)
+    let mut number = 0;
+    loop {
+        let home = base.join(format!("cudele-s{number}"));
+        match fs::create_dir(&home) {
+            Ok(()) => return open_to_all(&home).map(|()| home),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(cannot_make(&home, &error)),
+        }
+    }
 }
 
-/// A directory that all users may look into: cases act as several users.
+/// A new directory that all users may look into: cases act as several users.
 fn open_directory(path: &Path) -> Result<(), Failure> {
-    let made = fs::create_dir(path)
-        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o777)));
-    made.map_err(|error| Failure::Failed(format!("cannot make {}: {error}", path.display())))
+    fs::create_dir(path).map_err(|error| cannot_make(path, &error))?;
+    open_to_all(path)
+}
+
+fn open_to_all(path: &Path) -> Result<(), Failure> {
+    let opened = fs::set_permissions(path, fs::Permissions::from_mode(0o777));
+    opened.map_err(|error| cannot_make(path, &error))
+}
+
+fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot make {}: {error}", path.display()))
 }
 
 fn remove(path: &Path) -> Result<(), String> {

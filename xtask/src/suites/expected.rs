@@ -31,7 +31,7 @@ pub(super) enum Meaning {
     /// A failure with a reason in the file.
     Expected,
     /// A failure on the machine's own file system, too.
-    Elsewhere,
+    Reference,
     NotRun,
     /// A failure without a reason.
     Failed,
@@ -72,7 +72,7 @@ impl Expectations {
     }
 
     /// The meaning of an outcome, given whether the case fails on the machine's file system, too.
-    pub(super) fn meaning(&self, record: &Record, fails_elsewhere: bool) -> Meaning {
+    pub(super) fn meaning(&self, record: &Record, fails_there: bool) -> Meaning {
         let entry = self.find(record);
         match &record.verdict {
             Verdict::Passed if entry.is_some_and(|entry| !entry.sometimes) => Meaning::Surprise,
@@ -80,7 +80,7 @@ impl Expectations {
             Verdict::Skipped(_) => Meaning::Skipped,
             Verdict::NotRun(_) => Meaning::NotRun,
             Verdict::Failed(_) if entry.is_some() => Meaning::Expected,
-            Verdict::Failed(_) if fails_elsewhere => Meaning::Elsewhere,
+            Verdict::Failed(_) if fails_there => Meaning::Reference,
             Verdict::Failed(_) => Meaning::Failed,
         }
     }

@@ -109,7 +109,7 @@ impl Report {
     }
 
     /// The cases that fail on a file system of the machine.
-    fn failing_elsewhere(&self) -> BTreeSet<(&str, &str)> {
+    fn failing_there(&self) -> BTreeSet<(&str, &str)> {
         let others = self.records.iter().filter(|record| !record.is_ours);
         let failed = others.filter(|record| matches!(record.verdict, Verdict::Failed(_)));
         failed.map(|record| (record.suite.as_str(), record.case.as_str())).collect()
@@ -117,9 +117,9 @@ impl Report {
 
     /// The meaning of each outcome.
     fn meanings(&self, expectations: &Expectations) -> Vec<Meaning> {
-        let elsewhere = self.failing_elsewhere();
+        let there = self.failing_there();
         let meaning = |record: &Record| {
-            let fails = elsewhere.contains(&(record.suite.as_str(), record.case.as_str()));
+            let fails = there.contains(&(record.suite.as_str(), record.case.as_str()));
             expectations.meaning(record, fails)
         };
         self.records.iter().map(meaning).collect()
@@ -131,26 +131,31 @@ impl Report {
         self.meanings(expectations).iter().all(is_well)
     }
 
-    /// Prints the table, or JSON, and writes `results.json`.
-    pub(super) fn write(
-        &self,
-        options: &Options,
-        expectations: &Expectations,
-    ) -> Result<(), Failure> {
+    /// Writes `results.json`, also of a run that has not ended.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn save(&self, expectations: &Expectations) -> Result<(), Failure> {
+        let path = self.results();
+        let value = self.json(&self.meanings(expectations), expectations);
+        fs::write(&path, format!("{value:#}\n"))
+            .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
+    }
+
+    fn results(&self) -> PathBuf {
+        self.place.join("results.json")
+    }
+
+    /// Prints the table, or JSON.
+    pub(super) fn print(&self, options: &Options, expectations: &Expectations) {
         let meanings = self.meanings(expectations);
-        let value = self.json(&meanings, expectations);
-        let path = self.place.join("results.json");
-        let text = format!("{value:#}\n");
-        fs::write(&path, &text).map_err(|error| {
-            Failure::Failed(format!("cannot write {}: {error}", path.display()))
-        })?;
         if options.json {
-            print!("{text}");
+            println!("{:#}", self.json(&meanings, expectations));
         } else {
+            let (results, logs) = (self.results(), self.place.join("logs"));
             print!("{}", self.table(&meanings, expectations));
-            println!("all outcomes: {}; outputs: {}/logs", path.display(), self.place.display());
+            println!("all outcomes: {}; outputs: {}", results.display(), logs.display());
         }
-        Ok(())
     }
 
     fn json(&self, meanings: &[Meaning], expectations: &Expectations) -> serde_json::Value {
@@ -183,7 +188,7 @@ impl Report {
         }
         let mut out = format!(
             "\n{:<10} {:<18} {:>6} {:>7} {:>8} {:>9} {:>6} {:>6} {:>8}\n",
-            "cell", "suite", "passed", "skipped", "expected", "elsewhere", "notrun", "FAILED", "s"
+            "cell", "suite", "passed", "skipped", "expected", "reference", "notrun", "FAILED", "s"
         );
         for ((cell, suite), (meanings, took)) in &rows {
             let count = |wanted| meanings.iter().filter(|meaning| **meaning == wanted).count();
@@ -194,7 +199,7 @@ impl Report {
                 count(Meaning::Passed),
                 count(Meaning::Skipped),
                 count(Meaning::Expected),
-                count(Meaning::Elsewhere),
+                count(Meaning::Reference),
                 count(Meaning::NotRun),
                 count(Meaning::Failed) + count(Meaning::Surprise),
                 took.as_secs_f64()
@@ -214,7 +219,7 @@ impl Report {
                     );
                 }
                 Meaning::Expected => out += &format!("expected {cell} {suite} {case}: {reason}\n"),
-                Meaning::Passed | Meaning::Skipped | Meaning::Elsewhere | Meaning::NotRun => {}
+                Meaning::Passed | Meaning::Skipped | Meaning::Reference | Meaning::NotRun => {}
             }
         }
         out
@@ -226,7 +231,7 @@ fn word(meaning: Meaning) -> &'static str {
         Meaning::Passed => "passed",
         Meaning::Skipped => "skipped",
         Meaning::Expected => "expected failure",
-        Meaning::Elsewhere => "fails on the machine's file system, too",
+        Meaning::Reference => "fails on the machine's file system, too",
         Meaning::NotRun => "not run",
         Meaning::Failed => "failed",
         Meaning::Surprise => "passed in spite of an expected failure",

@@ -22,11 +22,11 @@ fn failed() -> Verdict {
 #[test]
 fn only_failures_of_the_file_are_expected_and_must_happen() {
     let file = Expectations::parse(ENTRY).expect("a file");
-    let meaning = |cell, verdict, elsewhere| file.meaning(&record(cell, verdict), elsewhere);
+    let meaning = |cell, verdict, fails| file.meaning(&record(cell, verdict), fails);
     assert_eq!(meaning("posix", failed(), false), Meaning::Expected);
     assert_eq!(meaning("posix", Verdict::Passed, false), Meaning::Surprise);
     assert_eq!(meaning("nowsync", failed(), false), Meaning::Failed);
-    assert_eq!(meaning("nowsync", failed(), true), Meaning::Elsewhere);
+    assert_eq!(meaning("nowsync", failed(), true), Meaning::Reference);
     assert_eq!(meaning("nowsync", Verdict::Passed, true), Meaning::Passed);
     let file = Expectations::parse(&format!("{ENTRY}sometimes = true\n")).expect("a file");
     assert_eq!(file.meaning(&record("posix", Verdict::Passed), false), Meaning::Passed);
@@ -78,6 +78,7 @@ fn exit_codes_and_outputs_become_verdicts() {
     assert_eq!(judge(Reading::Code, 32, "a\nTCONF: no"), Verdict::Skipped("TCONF: no".into()));
     let failed = judge(Reading::Code, 1, "TPASS: a\nTFAIL: b\nthe end");
     assert_eq!(failed, Verdict::Failed("exit code 1: TFAIL: b".into()));
+    assert!(matches!(judge(Reading::Ltp, 2, "Failed to acquire device"), Verdict::Skipped(_)));
     let text = "x: 1 [not run] no reflink\nPassed all 1 tests";
     assert!(matches!(judge(Reading::Xfstests, 0, text), Verdict::Skipped(_)));
     assert!(matches!(judge(Reading::Stress, 0, "stress-ng: fail: wrong"), Verdict::Failed(_)));

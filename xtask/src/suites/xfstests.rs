@@ -1,8 +1,8 @@
 //! xfstests, which is built by its user: the tests of the group `auto` that any file system has.
 //!
 //! `check` makes its own mounts, with `mount -t fuse.cudele`. The case shows it a `/usr/sbin` with
-//! the helper of that type, in its own mount namespace. `check` knows no types `fuse.NAME` but those of
-//! two file systems, so its `df` shows the type `fuse`.
+//! the helper of that type, in its own mount namespace. `check` knows no types `fuse.NAME` but
+//! those of two file systems, so its `df` shows the type `fuse`.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::catalog::{Place, Suite};
 use super::ltp::revision;
 use crate::run::Failure;
 
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(900);
 /// The group.
 const GROUP: &str = "auto";
 /// The tests that any file system has.
