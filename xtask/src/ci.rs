@@ -86,6 +86,7 @@ fn steps(tools: Tools) -> Vec<Step> {
         ),
         step("rados", [rados()]),
     ]);
+    steps.extend(suites());
     steps.extend(python());
     steps.extend([
         step("package", [cargo(&["run", "--quiet", "-p", "xtask", "--", "package", "test"])]),
@@ -135,6 +136,19 @@ fn python() -> Option<Step> {
         return None;
     }
     Some(step("python", [crate::python::tests("")]))
+}
+
+/// The suites of other projects, in a short form: stress-ng, fio and dbench (Debian packages). They
+/// mount, so they need `/dev/fuse` and root.
+fn suites() -> Option<Step> {
+    for (variable, wish) in [("CUDELE_TEST_SUITES", "skip"), ("CUDELE_TESTS_WITHOUT_FUSE", "1")] {
+        if std::env::var(variable).is_ok_and(|value| value == wish) {
+            println!("--- suites: left out, as {variable}={wish} says");
+            return None;
+        }
+    }
+    let short = ["run", "--quiet", "-p", "xtask", "--", "suites", "--quick"];
+    Some(step("suites", [Cargo::new(&short)]))
 }
 
 /// Runs the property tests of all crates with this many other seeds, each of which is printed.

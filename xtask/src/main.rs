@@ -27,6 +27,7 @@ mod prose;
 mod python;
 mod run;
 mod rust;
+mod suites;
 mod tidy;
 mod tools;
 mod tree;
@@ -52,7 +53,13 @@ usage: cargo xtask CHORE [ARGUMENT]...
                      feed a decoder random bytes (without TARGET: list the targets)
   tools              build, once, the third-party programs: those that test the mount, and mdBook
   book               build the book of docs/SUMMARY.md into target/book, with mdBook
-  suites [NAME]      long runs of programs of others on the mount (Debian packages)
+  long [NAME]        long tests of the mount: git, builds, SQLite, rsync, ... (Debian packages)
+  suites [--suite NAME]... [--on CELL]... [--case PART]... [--ltp DIR] [--xfstests DIR]
+         [--pjdfstest DIR] [--program FILE] [--store URL] [--minutes N]
+         [--results DIR] [--quick] [--json] [--list]
+                     stress-ng, fio, dbench (Debian packages), and LTP, xfstests and pjdfstest
+                     if they are built there, on each kind of directory (docs/suites.md); `--quick`
+                     is the part for each change
   instructions       count the instructions of a create in the server's core, with valgrind,
                      and compare them with xtask/instructions.toml
   compare REVISION EXPERIMENT... [--rounds N] [-- OPTION...]
@@ -118,7 +125,8 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "fuzz" => fuzz::run(root, rest),
         "tools" => no_arguments(rest).and_then(|()| tools::install(root)),
         "book" => no_arguments(rest).and_then(|()| tools::book(root)),
-        "suites" => tools::suites(root, rest),
+        "long" => tools::long(root, rest),
+        "suites" => suites::run(root, rest),
         "instructions" => no_arguments(rest).and_then(|()| instructions::check(root)),
         "ceph" => match rest {
             ["mount", tests @ ..] => tools::mount_on_ceph(root, tests),

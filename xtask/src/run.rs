@@ -20,6 +20,16 @@ pub(crate) enum Failure {
     Reported,
 }
 
+impl Failure {
+    /// The reason, without the usage text.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Failure::Usage(message) | Failure::Failed(message) => message.clone(),
+            Failure::Reported => "its output is above".into(),
+        }
+    }
+}
+
 /// The result of every chore.
 pub(crate) type Outcome = Result<(), Failure>;
 

@@ -2,7 +2,7 @@
 //! mdBook, which builds the book.
 //!
 //! Each program is built once, from crates.io, in exactly one version, below the build directory.
-//! Programs that a distribution packages are not here: `SUITES` names those.
+//! Programs that a distribution packages are not here: `PACKAGES` names those.
 //!
 //! Invariant: a test that needs one of them fails without it, and names this chore.
 
@@ -41,9 +41,8 @@ const PACKAGERS: [Tool; 2] = [
 ];
 const LITTLE_OPTIMIZED: [&str; 3] = ["--debug", "--config", "profile.dev.opt-level=1"];
 
-/// Debian packages that the longer suites need besides.
-const SUITES: [&str; 9] =
-    ["stress-ng", "fio", "dbench", "fsmark", "git", "gcc", "make", "sqlite3", "rsync"];
+/// Debian packages that the long tests need besides.
+const PACKAGES: [&str; 6] = ["fsmark", "git", "gcc", "make", "sqlite3", "rsync"];
 
 /// Builds the missing programs.
 pub(crate) fn install(root: &Path) -> Outcome {
@@ -77,10 +76,15 @@ pub(crate) fn book(root: &Path) -> Outcome {
     }
 }
 
+/// The build directory of cargo.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    root.join(target.unwrap_or_else(|| PathBuf::from("target")))
+}
+
 /// The programs' directory: inside the build directory, so that a cache of the latter keeps them.
 fn place(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    root.join(target.unwrap_or_else(|| PathBuf::from("target"))).join("tools")
+    target(root).join("tools")
 }
 
 /// Puts a program into the directory: from this user's cache, where it is built if it is missing.
@@ -143,15 +147,15 @@ pub(crate) fn mount_on_ceph(root: &Path, tests: &[&str]) -> Outcome {
     ran.and(ceph("down"))
 }
 
-/// Runs the longer suites, or only the suites with the argument in their names.
-pub(crate) fn suites(root: &Path, arguments: &[&str]) -> Outcome {
+/// Runs the long tests of the mount, or only the tests with the argument in their names.
+pub(crate) fn long(root: &Path, arguments: &[&str]) -> Outcome {
     let missing = |program: &&&str| {
         // A package is not always called as its program is.
         let program = if **program == "fsmark" { "fs_mark" } else { **program };
         !std::env::var_os("PATH")
             .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
     };
-    let missing: Vec<&str> = SUITES.iter().filter(missing).copied().collect();
+    let missing: Vec<&str> = PACKAGES.iter().filter(missing).copied().collect();
     if !missing.is_empty() {
         let packages = missing.join(" ");
         return Err(Failure::Failed(format!("missing: apt-get install {packages}")));

@@ -2,10 +2,10 @@
 //!
 //! The program is this one under another name: `mount.cudele`, or `mount.fuse.cudele` for the type
 //! that a mount has, which `mount -o remount` looks for.
-//! `mount.cudele SOURCE DIR [-o OPTIONS]` becomes
-//! `cudele mount`: SOURCE says where the cluster is (the directory of a cluster started by
-//! `cudele up`, or the address of a monitor), and the options can hold `root=PATH`,
-//! `log=FILE`, `key=FILE` and `metrics=ADDR`.
+//! `mount.cudele SOURCE DIR [-o OPTIONS]` becomes `cudele mount`, and prints nothing on success:
+//! SOURCE says where the cluster is (the directory of a cluster started by `cudele up`, or the
+//! address of a monitor), and the options can hold `root=PATH`, `log=FILE`, `key=FILE` and
+//! `metrics=ADDR`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -38,7 +38,7 @@ fn translated(given: &[OsString]) -> Vec<OsString> {
             _ => places.push(argument.clone()),
         }
     }
-    let mut command: Vec<OsString> = vec!["cudele".into(), "mount".into()];
+    let mut command: Vec<OsString> = vec!["cudele".into(), "mount".into(), "--quiet".into()];
     let mut places = places.into_iter();
     if let Some(source) = places.next() {
         let kinds = ["unix:", "tcp:", "plain:"];
@@ -84,7 +84,8 @@ mod tests {
     fn an_entry_of_fstab_becomes_a_command() {
         let given =
             ["/sbin/mount.cudele", "/srv/cluster", "/mnt", "-o", "rw,allow_other,root=/home"];
-        let wanted = "cudele mount --dir /srv/cluster -o rw -o allow_other --root /home -- /mnt";
+        let wanted =
+            "cudele mount --quiet --dir /srv/cluster -o rw -o allow_other --root /home -- /mnt";
         assert_eq!(says(&given), wanted);
         let given = [
             "mount.cudele",
@@ -96,10 +97,11 @@ mod tests {
             "-o",
             "key=/etc/k.pem,metrics=9400",
         ];
-        let wanted = "cudele mount --mon tcp:mon:7000 --key /etc/k.pem --metrics 9400 -- /mnt";
+        let wanted =
+            "cudele mount --quiet --mon tcp:mon:7000 --key /etc/k.pem --metrics 9400 -- /mnt";
         assert_eq!(says(&given), wanted);
         let given = ["/sbin/mount.fuse.cudele", "cudele:/", "/mnt", "-o", "rw,nosuid,remount,ro"];
-        let wanted = "cudele mount -o rw -o nosuid -o remount -o ro -- /mnt";
+        let wanted = "cudele mount --quiet -o rw -o nosuid -o remount -o ro -- /mnt";
         assert_eq!(says(&given), wanted);
     }
 

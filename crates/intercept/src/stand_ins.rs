@@ -214,7 +214,9 @@ impl StandIns {
         let inode = region.described(description);
         match session.alone(|| self.make(region, session, inode)) {
             Ok(made) => made?,
-            Err(Denied::Closed) => {}
+            // No thread is in a closed region. The file has no stand-in yet if it has no name:
+            // `replace_open` finds files by their names.
+            Err(Denied::Closed) => self.make(region, session, inode)?,
             Err(_) => return Err(invalid()),
         }
         let number = region.stand_in(inode).ok_or_else(invalid)?;

@@ -154,7 +154,7 @@ impl Node {
             self.xattrs.insert(name.to_vec(), list.bytes());
             return Ok(());
         }
-        let is_member = cred.is_root() || cred.in_group(self.attr.gid) || self.attr.is_dir();
+        let is_member = cred.is_root() || cred.in_group(self.attr.gid);
         let kept = if is_member { 0o7000 } else { 0o7000 & !SET_GID };
         self.give_list(&list, kept);
         Ok(())

@@ -52,6 +52,9 @@ pub(crate) struct Args {
     log: Option<PathBuf>,
     #[command(flatten)]
     events: LogArgs,
+    /// Print nothing on success, as a helper of `mount(8)`.
+    #[arg(long, hide = true)]
+    quiet: bool,
     /// Say when it is mounted, then speak to the log.
     #[arg(long, hide = true)]
     announce: bool,
@@ -71,6 +74,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let log = std::path::absolute(&log).map_err(|error| io(&log, &error))?;
     if !args.foreground && !args.announce {
         start(context, args, &at, &log)?;
+        if args.quiet {
+            return Ok(());
+        }
         let value = json!({ "mounted": at, "root": args.root, "log": log });
         return context.print(&value, || {
             let shown = |path: &Path| quoted(path.as_os_str().as_bytes()).into_owned();

@@ -43,7 +43,7 @@ fn fsx_in_a_decoupled_subtree() {
 }
 
 #[test]
-#[ignore = "long: cargo xtask suites"]
+#[ignore = "long: cargo xtask long"]
 fn fsx_at_length() {
     on_a_posix_subtree("", new_seed(), Duration::MAX);
     on_a_posix_subtree(SMALL_STRIPES, new_seed(), Duration::MAX);

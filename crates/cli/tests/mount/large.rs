@@ -1,7 +1,7 @@
 //! Directories with very many entries, listed through a mount: no name is missing, and none comes
 //! twice. The cost is printed, memory as well.
 //!
-//! `cargo xtask suites large_` runs these; `CUDELE_TEST_STEPS` says how many entries there are.
+//! `cargo xtask long large_` runs these; `CUDELE_TEST_STEPS` says how many entries there are.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -60,7 +60,7 @@ fn list(world: &World, mount: &Mount, dir: &Path, count: u64) {
 }
 
 #[test]
-#[ignore = "long: cargo xtask suites"]
+#[ignore = "long: cargo xtask long"]
 fn large_directory_of_a_job() {
     let Some(world) = cluster() else { return };
     let count = steps().unwrap_or(10_000_000);
@@ -87,7 +87,7 @@ fn large_directory_of_a_job() {
 }
 
 #[test]
-#[ignore = "long: cargo xtask suites"]
+#[ignore = "long: cargo xtask long"]
 fn large_directory_of_a_mount() {
     let Some(world) = cluster() else { return };
     let count = steps().unwrap_or(1_000_000);

@@ -4,7 +4,7 @@
 //! These tests mount, and give files to other users: they need `/dev/fuse` and root. Where that is
 //! missing they fail, unless `CUDELE_TESTS_WITHOUT_FUSE` is set. Random ones print their seed;
 //! `CUDELE_TEST_SEED` repeats one, `CUDELE_TEST_STEPS` says how long they are. The long ones are
-//! ignored; `cargo xtask suites` runs them.
+//! ignored; `cargo xtask long` runs them.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

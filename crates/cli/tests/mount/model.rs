@@ -42,7 +42,7 @@ fn a_job_does_as_tmpfs_does_and_is_merged_like_that() {
 }
 
 #[test]
-#[ignore = "long: cargo xtask suites"]
+#[ignore = "long: cargo xtask long"]
 fn the_model_at_length() {
     let first = new_seed();
     for seed in first..first + 20 {

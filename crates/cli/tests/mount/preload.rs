@@ -20,7 +20,7 @@ const LIST: &str = "find . -type d -printf '%P/ %m %U %G\\n' -o -type f -printf 
 const TIMES: &str = "find . -mindepth 1 -printf '%P %i %T@\\n' | LC_ALL=C sort";
 
 /// Programs, as scripts of the shell in an empty directory.
-const SCRIPTS: [(&str, &str); 13] = [
+const SCRIPTS: [(&str, &str); 15] = [
     (
         "redirections share their offset",
         "echo a > f; (echo b; echo c) >> f; cat f; cat < f | wc -c; exec 5> five; echo in >&5; \
@@ -101,11 +101,47 @@ const SCRIPTS: [(&str, &str); 13] = [
          cat e/g",
     ),
     (
+        "an open file without a name when the programs go over to the mount",
+        "perl -e 'open(F, \"+>\", \"f\"); syswrite(F, \"one\\n\"); unlink(\"f\"); system(\"env -u \
+         LD_PRELOAD sh -c \\\"echo g > g\\\"\"); syswrite(F, \"two\\n\") or die $!; sysseek(F, 0, 0); \
+         sysread(F, $read, 100); print $read, -s F, (stat F)[3], \"\\n\"'; ls -A",
+    ),
+    (
+        "a copy from an open file without a name after the programs went over to the mount",
+        "python3 -c 'import os, subprocess; a = open(\"a\", \"w+\"); a.write(\"x\" * 20000); a.flush(); \
+         os.unlink(\"a\"); subprocess.run([\"env\", \"-u\", \"LD_PRELOAD\", \"sh\", \"-c\", \"echo > g\"]); \
+         b = open(\"b\", \"w+\"); print(os.copy_file_range(a.fileno(), b.fileno(), 30000, 100, 5)); \
+         print(os.path.getsize(\"b\"))'; cksum b",
+    ),
+    (
         "an open file that the mount sees as well",
         "exec 7> log; echo one >&7; env -u LD_PRELOAD cat log; echo two >&7; env -u LD_PRELOAD sh -c \
          'cat log; echo three >> log'; cat log; rm log; echo gone >&7; exec 7>&-; ls -A",
     ),
 ];
+
+/// A stand-in keeps no attributes, so a descriptor of one must not take them.
+#[test]
+fn attributes_of_an_open_file_are_refused_and_not_lost() {
+    const SCRIPT: &str = r#"
+import os
+f = open("f", "w")
+os.setxattr("f", "user.path", b"1")
+try:
+    os.setxattr(f.fileno(), "user.open", b"2")
+    print("set")
+except OSError as error:
+    print(error.errno)
+os.setxattr("f", "user.path", b"3", os.XATTR_REPLACE)
+print(os.listxattr("f"), os.getxattr("f", "user.path"))
+"#;
+    let Some(world) = cluster() else { return };
+    let file = world.path("script");
+    fs::write(&file, SCRIPT).unwrap();
+    let file = file.to_str().unwrap();
+    let run = world.run(&["run", "--preload", "on", "-C", "/job", "--", "python3", file]).done();
+    assert!(run.out.starts_with("95\n['user.path'] b'3'\n"), "{}", run.out);
+}
 
 /// Runs a script in a directory of this machine.
 fn plainly(dir: &Path, script: &str) -> Output {

@@ -77,8 +77,7 @@ impl MergeCx<'_> {
                 }
                 let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
                     let blind = blind && merge.left_out.front() != Some(&seq);
-                    let blind = blind && seq > done && !may_meet_directory(merge, &create);
-                    let blind = blind && !self.is_linked_by_log(merge, &create);
+                    let blind = blind && seq > done && !self.needs_look(merge, &create);
                     let dir = create.parent;
                     let displaces = if !blind || plain == Some(dir) {
                         Displaces::AtMostFile
@@ -321,6 +320,11 @@ impl MergeCx<'_> {
         }
         let path = if listed { self.path_in_merge(merge, event) } else { None };
         note(&mut merge.report, outcome, event, reason, path);
+    }
+
+    /// Whether a create cannot be applied without looking at the inode or the name.
+    fn needs_look(&self, merge: &Merge, create: &Create<'_>) -> bool {
+        may_meet_directory(merge, create) || self.is_linked_by_log(merge, create)
     }
 
     /// Whether a create in the log of a client is of a file that has, or had, several names: the

@@ -48,8 +48,8 @@ impl Planner<'_> {
         let mut list = AccessList::from_linux(value)?;
         if name == ACCESS_LIST {
             list.mode |= inode.mode & MODE_PERMISSIONS & !0o777;
-            if !inode.is_dir() && !cred.is_root() && !cred.in_group(inode.gid) {
-                // As chmod does.
+            if !cred.is_root() && !cred.in_group(inode.gid) {
+                // As Linux does, for directories, too.
                 list.mode &= !SET_GID;
             }
         }

@@ -136,11 +136,13 @@ fn a_list_that_says_no_more_than_the_mode_sets_the_mode() {
 #[test]
 fn an_owner_outside_the_group_loses_set_group_id() {
     let mut world = World::new();
-    let file = world.create(&cred(OWNER, 50), b"f", 0o102_750, 0).unwrap();
-    world.set(&cred(OWNER, 50), file, ACCESS_LIST, Some(&linux([7, 7, 5, 0, 7, 0]))).unwrap();
-    assert_eq!(world.mode(file), 0o2770, "a member keeps it");
-    world.set(&cred(OWNER, 9), file, ACCESS_LIST, Some(&linux([7, 7, 5, 0, 7, 0]))).unwrap();
-    assert_eq!(world.mode(file), 0o770);
+    for (name, mode) in [(b"f", 0o102_750), (b"d", 0o042_750)] {
+        let it = world.create(&cred(OWNER, 50), name, mode, 0).unwrap();
+        world.set(&cred(OWNER, 50), it, ACCESS_LIST, Some(&linux([7, 7, 5, 0, 7, 0]))).unwrap();
+        assert_eq!(world.mode(it), 0o2770, "a member keeps it");
+        world.set(&cred(OWNER, 9), it, ACCESS_LIST, Some(&linux([7, 7, 5, 0, 7, 0]))).unwrap();
+        assert_eq!(world.mode(it), 0o770);
+    }
 }
 
 #[test]

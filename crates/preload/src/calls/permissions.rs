@@ -59,7 +59,7 @@ pub(super) fn set_mode(inside: &Inside, inode: Inode, mode: mode_t) -> Result<c_
     let mut mode = mode & 0o7777;
     let gid = region.owner(inode).1;
     let in_group = cred.uid == 0 || cred.gid == gid || cred.groups.contains(&gid);
-    if !in_group && region.kind(inode) != Kind::Directory {
+    if !in_group {
         mode &= !libc::S_ISGID;
     }
     inside.session.set_mode(inode, mode, job::now());

@@ -4,9 +4,11 @@ use std::ffi::{c_int, c_void};
 
 use libc::{off_t, size_t, ssize_t};
 
+use super::attributes::stand_in_of;
 use super::content::{lseek64, pread64, pwrite64, read, write};
 use crate::descriptors::make_real;
-use crate::real::{fail, real};
+use crate::job::job;
+use crate::real::{errno, fail, real};
 
 /// Copies between descriptors of which one is of a file in the region.
 ///
@@ -95,8 +97,13 @@ pub unsafe extern "C" fn copy_file_range(
     flags: u32,
 ) -> ssize_t {
     if crate::descriptors::is_real(to) && crate::descriptors::is_real(from) {
-        return real!(copy_file_range(from: c_int, from_at: *mut off_t, to: c_int,
+        let copied = real!(copy_file_range(from: c_int, from_at: *mut off_t, to: c_int,
             to_at: *mut off_t, count: size_t, flags: u32) -> ssize_t);
+        // To the kernel, a stand-in and a file of the mount are on two file systems.
+        let is_stand_in = |fd| job().is_some_and(|job| stand_in_of(job, fd).is_some());
+        if copied >= 0 || errno() != libc::EXDEV || !(is_stand_in(from) || is_stand_in(to)) {
+            return copied;
+        }
     }
     // SAFETY: the caller's positions.
     unsafe { copy(from, from_at, to, to_at, count) }

@@ -5,11 +5,13 @@ use std::ffi::{c_char, c_int, c_void};
 use jobtree::{Denied, Inode, Kind};
 use libc::{mode_t, size_t, ssize_t};
 
-use super::permissions::{on_inode, set_mode};
+use super::attributes::stand_in_of;
+use super::permissions::set_mode;
 use crate::descriptors::on_descriptor;
-use crate::job::Inside;
+use crate::job::{Inside, job};
+use crate::keeper;
 use crate::path::on_path;
-use crate::real::real;
+use crate::real::{real, set_errno};
 
 /// An inode of the region has no extended attributes: one that gets some goes to the mount.
 fn xattr_at<T: Copy>(
@@ -89,6 +91,39 @@ impl Given {
     }
 }
 
+/// Runs `inside` for an inode by descriptor, of the region or of a stand-in. After the region is
+/// closed, attributes of a stand-in are refused (`EOPNOTSUPP`): they would be lost with it, and its
+/// path in the mount is not known.
+fn on_open<T: Copy>(
+    fd: c_int,
+    failed: T,
+    inside: impl Fn(&Inside, Inode) -> Result<T, Denied>,
+    real: impl Fn() -> T,
+) -> T {
+    on_descriptor(
+        fd,
+        failed,
+        |entered, _, inode| inside(entered, inode),
+        || {
+            let stand_in = job().and_then(|job| Some((job, stand_in_of(job, fd)?)));
+            let Some((job, inode)) = stand_in else { return real() };
+            while let Ok(entered) = job.enter() {
+                match inside(&entered, inode) {
+                    Ok(done) => return done,
+                    Err(denied) => {
+                        drop(entered);
+                        if !keeper::again(job, denied) {
+                            return failed;
+                        }
+                    }
+                }
+            }
+            set_errno(libc::EOPNOTSUPP);
+            failed
+        },
+    )
+}
+
 fn set_at(
     path: *const c_char,
     follow: bool,
@@ -137,10 +172,10 @@ pub extern "C" fn fgetxattr(
     value: *mut c_void,
     size: size_t,
 ) -> ssize_t {
-    on_descriptor(
+    on_open(
         fd,
         -1,
-        |_, _, _| Err(absent(name)),
+        |_, _| Err(absent(name)),
         || {
             real!(fgetxattr(fd: c_int, name: *const c_char, value: *mut c_void, size: size_t)
             -> ssize_t)
@@ -172,10 +207,10 @@ pub extern "C" fn llistxattr(path: *const c_char, list: *mut c_char, size: size_
 
 #[unsafe(no_mangle)]
 pub extern "C" fn flistxattr(fd: c_int, list: *mut c_char, size: size_t) -> ssize_t {
-    on_descriptor(
+    on_open(
         fd,
         -1,
-        |_, _, _| Ok(0),
+        |_, _| Ok(0),
         || real!(flistxattr(fd: c_int, list: *mut c_char, size: size_t) -> ssize_t),
     )
 }
@@ -217,14 +252,15 @@ pub extern "C" fn fsetxattr(
     flags: c_int,
 ) -> c_int {
     let given = Given { name, value, size };
-    let real = || {
-        real!(fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, size: size_t,
-            flags: c_int) -> c_int)
-    };
-    if given.is_list() {
-        return on_inode(fd, |inside, inode| given.set(inside, inode), real);
-    }
-    on_descriptor(fd, -1, |_, _, _| Err(Denied::Unable), real)
+    on_open(
+        fd,
+        -1,
+        |inside, inode| given.set(inside, inode),
+        || {
+            real!(fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, size: size_t,
+                flags: c_int) -> c_int)
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -251,10 +287,10 @@ pub extern "C" fn lremovexattr(path: *const c_char, name: *const c_char) -> c_in
 
 #[unsafe(no_mangle)]
 pub extern "C" fn fremovexattr(fd: c_int, name: *const c_char) -> c_int {
-    on_descriptor(
+    on_open(
         fd,
         -1,
-        |_, _, _| Err(absent(name)),
+        |_, _| Err(absent(name)),
         || real!(fremovexattr(fd: c_int, name: *const c_char) -> c_int),
     )
 }
