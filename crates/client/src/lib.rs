@@ -27,6 +27,7 @@ mod runs;
 mod session;
 mod sweep;
 mod verify;
+mod watch;
 
 pub use branch::{
     BranchConflicts, BranchView, Composed, ConflictingName, LayerError, MadeDirs, Sides, conflicts,
@@ -55,6 +56,7 @@ pub use runs::{
 pub use session::{AsyncDue, LocalAnswer, RequestStep, Session, SessionEffects, SessionInput};
 pub use sweep::{FragmentObjects, lone_proofs};
 pub use verify::{ProvedJournal, Verifier, VerifyError, of_last_decoupling};
+pub use watch::{WatchLoss, WatchMerge, WatchPosition};
 
 #[cfg(test)]
 mod tests;

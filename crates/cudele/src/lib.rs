@@ -73,9 +73,10 @@ mod trash;
 mod user;
 mod verify;
 mod waiting;
+mod watch;
 
 pub use balancers::BalancerLog;
-pub use client::WALKS_MAX;
+pub use client::{WALKS_MAX, WatchLoss, WatchPosition};
 pub use cluster::{Cluster, PolicySet};
 pub use contact::ConnectionChange;
 pub use content_store::ContentStore;
@@ -111,10 +112,12 @@ pub use types::{
 pub use user::{Page, User};
 pub use verify::Verified;
 pub use waiting::{ServerWait, longest_wait};
+pub use watch::{Watch, WatchEvent};
 pub use wire::{
-    AdminOp, Answer, BalancerEntry, ChangeOp, ClusterMap, DecoupledSubtree, EffectivePolicy, JobOp,
-    MdsEntry, MdsState, MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry,
-    RankOp, ReadOp, SampleKind, SessionOp, StateStorage, WantsExclusive, Warning,
+    AdminOp, Answer, BalancerEntry, ChangeKind, ChangeOp, ChangedName, ClusterMap,
+    DecoupledSubtree, EffectivePolicy, JobOp, MdsEntry, MdsState, MergeFlags, MergeReport,
+    MergeSample, NewInode, Op, Opened, PolicyEntry, RankOp, ReadOp, SampleKind, SessionOp,
+    StateStorage, WantsExclusive, Warning, WatchedChange,
 };
 
 /// The civil time now.

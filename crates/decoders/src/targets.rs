@@ -33,7 +33,7 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub static TARGETS: [Target; 29] = [
+pub static TARGETS: [Target; 30] = [
     Target { name: "access-list", run: access_list, sample: access_list_sample },
     Target { name: "address", run: address, sample: || b"tcp:mon.example.org:6800".to_vec() },
     Target { name: "balancer-policy", run: balancer_policy, sample: balancer_policy_sample },
@@ -62,6 +62,7 @@ pub static TARGETS: [Target; 29] = [
     Target { name: "snapshots", run: snapshots, sample: || Snapshots::default().encode() },
     Target { name: "strace", run: strace, sample: strace_sample },
     Target { name: "subtrees", run: subtrees, sample: || Subtrees::default().encode() },
+    Target { name: "watch-position", run: text::<cudele::WatchPosition>, sample: watch_sample },
     Target { name: "wire", run: message, sample: message_sample },
 ];
 
@@ -286,6 +287,10 @@ fn key_rule(bytes: &[u8]) {
     if let Ok(text) = from_utf8(bytes) {
         let _ = KeyRule::parse(text);
     }
+}
+
+fn watch_sample() -> Vec<u8> {
+    b"0.7.1234+1.3.99".to_vec()
 }
 
 fn mount_options(bytes: &[u8]) {

@@ -45,6 +45,7 @@ mod segments;
 mod sync;
 mod trim;
 mod untar;
+mod watch;
 mod web;
 mod workflow;
 
@@ -155,6 +156,8 @@ enum Name {
     Memory,
     /// The names of a directory into a file, and from there into another directory
     Dump,
+    /// Creates with and without a watcher of their directory, and the delay of a line
+    Watch,
     /// The questions of the web page with a hundred thousand decoupled subtrees
     Web,
     /// Creates over a Unix socket, over TCP without keys, and over TCP with TLS
@@ -270,6 +273,7 @@ impl Name {
             Self::Checkpoint => experiments.push(checkpoint::run),
             Self::Checksums => experiments.push(checksums::run),
             Self::Dump => experiments.push(dump::run),
+            Self::Watch => experiments.push(watch::run),
             Self::Web => experiments.push(web::run),
             Self::Workflow => experiments.push(workflow::run),
             Self::Placement => experiments.push(placement::run),

@@ -9,6 +9,7 @@ use crate::log::Log;
 use crate::op::{Change, is_in_change};
 use crate::opens::Opens;
 use crate::purge::Purges;
+use crate::watch::Watches;
 
 /// Applying changes, with all that it may touch.
 pub(crate) struct ApplyCx<'a> {
@@ -16,6 +17,7 @@ pub(crate) struct ApplyCx<'a> {
     pub(crate) log: &'a mut Log,
     pub(crate) opens: &'a mut Opens,
     pub(crate) purges: &'a mut Purges,
+    pub(crate) watches: &'a mut Watches,
     /// Changes of policy that wait until something is stored.
     pub(crate) changes: &'a [Change],
     /// The server works for the job of a branch.
@@ -66,6 +68,9 @@ impl ApplyCx<'_> {
         }
         streams |= is_about_links;
         let seq = streams.then(|| self.log.append(self.now, origin, event));
+        if self.watches.is_any() {
+            self.watches.note(self.namespace, event);
+        }
         self.namespace.set_journalled(seq.is_some());
         self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
         self.namespace.set_journalled(true);

@@ -92,6 +92,18 @@ pub(crate) fn is_in_hidden(namespace: &Namespace, root: Ino) -> bool {
     namespace.home_of(root) == Some(Ino::mount_stub(root))
 }
 
+/// A subtree left this rank, or came to it.
+#[derive(Clone, Debug)]
+pub(crate) struct MoveNews {
+    pub(crate) root: Ino,
+    pub(crate) path: Vec<u8>,
+    /// How often the subtree has moved, this time included.
+    pub(crate) moves: u64,
+    /// The rank that it went to; this rank if it came.
+    pub(crate) other: Rank,
+    pub(crate) is_here: bool,
+}
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Authority {
@@ -133,6 +145,8 @@ pub(crate) struct Authority {
     plain: bool,
     /// Up to here the journal may name directories that are not in memory any more (`behind`).
     unclear: Option<Seq>,
+    /// Subtrees that have moved: other parts have not heard of these yet.
+    moves: Vec<MoveNews>,
     /// Moves ended, and these decoupled subtrees went: other parts have not heard of that yet.
     ended: Option<Vec<Ino>>,
 }
@@ -171,6 +185,25 @@ impl Authority {
     pub(crate) fn own_roots(&self) -> Vec<Ino> {
         let own = self.list.unjoined().filter(|subtree| self.is_own(subtree));
         own.map(|subtree| subtree.root).collect()
+    }
+
+    /// The paths of these subtrees, as the list has them.
+    pub(crate) fn own_paths(&self) -> impl Iterator<Item = &[u8]> {
+        let own = self.list.unjoined().filter(|subtree| self.is_own(subtree));
+        own.map(|subtree| subtree.path.as_slice())
+    }
+
+    /// The moves that have ended since the last call.
+    pub(crate) fn take_moves(&mut self) -> Vec<MoveNews> {
+        std::mem::take(&mut self.moves)
+    }
+
+    /// A subtree left this rank for another one, or came to it.
+    fn note_move(&mut self, root: Ino, other: Rank) {
+        if let Some(MovedSubtree { path, moves, .. }) = self.list.get(root).cloned() {
+            let is_here = other == self.rank;
+            self.moves.push(MoveNews { root, path, moves, other, is_here });
+        }
     }
 
     fn is_own(&self, subtree: &MovedSubtree) -> bool {

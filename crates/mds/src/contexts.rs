@@ -33,7 +33,7 @@ use crate::{Mds, Phase};
 macro_rules! lend {
     ($from:ident => ApplyCx) => {
         lend!($from => ApplyCx {
-            mut: namespace, log, opens, purges;
+            mut: namespace, log, opens, purges, watches;
             ref: changes;
             copy:;
             is_private: $from.settings.private.is_some(),
@@ -59,7 +59,7 @@ macro_rules! lend {
     };
     ($from:ident => FilesCx) => {
         lend!($from => FilesCx {
-            mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
+            mut: opens, locks, caps, fetches, namespace, log, purges, watches, store, counters;
             ref: sessions, authority, settings, changes;
             copy: clock;
         })
@@ -112,7 +112,8 @@ context!(mds: &'a mut Mds => BalanceCx {
 });
 
 context!(mds: &'a mut Mds => ReapCx {
-    mut: reaper, trash, namespace, log, opens, purges, fetches, sessions, store, damage, counters;
+    mut: reaper, trash, namespace, log, opens, purges, watches, fetches, sessions, store, damage,
+        counters;
     ref: authority, changes, resend, settings;
     copy: phase, rank, clock;
 });
@@ -185,7 +186,7 @@ impl<'a> SubtreeCx<'a> {
     pub(crate) fn of(mds: &'a mut Mds) -> Self {
         let refusing = mds.phase.refusing(&mds.log);
         lend!(mds => SubtreeCx {
-            mut: namespace, log, tables, merges, sessions, store, counters, unrestored;
+            mut: namespace, log, tables, merges, watches, sessions, store, counters, unrestored;
             ref: authority;
             copy: clock;
             refusing: refusing,
@@ -269,7 +270,8 @@ context!(mds: &'a mut Mds => TablesCx);
 context!(mds: &'a mut Mds => FilesCx);
 
 context!(mds: &'a mut Mds => LapseCx {
-    mut: tables, sessions, opens, locks, caps, fetches, namespace, log, purges, store, counters;
+    mut: tables, sessions, opens, locks, caps, fetches, namespace, log, purges, watches, store,
+        counters;
     ref: authority, settings, changes;
     copy: phase, rank, clock;
 });
@@ -297,7 +299,7 @@ impl<'a> CapsCx<'a> {
 }
 
 context!(mds: &'a mut Mds => MergeCx {
-    mut: merges, namespace, log, tables, purges, opens, authority, store, counters;
+    mut: merges, namespace, log, tables, purges, opens, watches, authority, store, counters;
     ref: identities, settings;
     copy: clock;
 });
@@ -333,7 +335,7 @@ impl<'a> NamesCx<'a> {
     pub(crate) fn of(mds: &'a mut Mds) -> Self {
         let under_way = UnderWay::of(mds);
         lend!(mds => NamesCx {
-            mut: authority, namespace, sessions, log, counters;
+            mut: authority, namespace, sessions, log, watches, counters;
             ref: tables, opens, locks, changes, settings;
             copy: clock;
             under_way: under_way,

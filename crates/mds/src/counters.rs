@@ -86,8 +86,6 @@ impl Counters {
         assert!(self.forwards <= self.requests, "a forward answers a request");
         let namespace = &mds.namespace;
         let (taken_in, elsewhere) = mds.authority.counts();
-        let chosen = mds.settings.chosen.iter();
-        let chosen = chosen.map(|(name, value)| (format!("{CHOSEN}{name}"), *value));
         [
             ("requests", self.requests),
             ("lookups", self.lookups),
@@ -150,8 +148,9 @@ impl Counters {
         .into_iter()
         .chain(self.of_removals(mds))
         .chain(self.of_moves())
+        .chain(mds.watches.counters())
         .chain(mds.balance.counters())
-        .chain(chosen)
+        .chain(chosen(mds))
         .collect()
     }
 
@@ -186,4 +185,9 @@ impl Counters {
         .map(|(name, value)| (name.to_owned(), value))
         .into_iter()
     }
+}
+
+/// The settings that the command line names.
+fn chosen(mds: &Mds) -> impl Iterator<Item = (String, u64)> {
+    mds.settings.chosen.iter().map(|(name, value)| (format!("{CHOSEN}{name}"), *value))
 }

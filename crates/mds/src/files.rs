@@ -22,6 +22,7 @@ use crate::opens::Opens;
 use crate::purge::Purges;
 use crate::session::Sessions;
 use crate::store::StoreOps;
+use crate::watch::Watches;
 use crate::{Counters, ReplyTo, Settings};
 
 /// Open files and locks, with all that they may touch.
@@ -33,6 +34,7 @@ pub(crate) struct FilesCx<'a> {
     pub(crate) namespace: &'a mut Namespace,
     pub(crate) log: &'a mut Log,
     pub(crate) purges: &'a mut Purges,
+    pub(crate) watches: &'a mut Watches,
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,
     pub(crate) sessions: &'a Sessions,

@@ -13,7 +13,7 @@
 //! have locked, `caps` which directories they cache, `leases` until when they may where the server
 //! does not count them. `authority` knows which subtrees are other ranks', and `balance` which
 //! should be, and `transfer` is the protocol of every move; `peers` sends messages to other ranks.
-//! `private` restricts a server of a branch.
+//! `watch` keeps changes for clients that ask for them. `private` restricts a server of a branch.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -66,6 +66,7 @@ mod tables;
 mod transfer;
 mod trash;
 mod validate;
+mod watch;
 
 use metastore::request::{StoreFailure, StoreResult, Token};
 use namespace::Namespace;
@@ -112,6 +113,7 @@ use snapshot::Snapshots;
 use store::{StoreOps, Waiting};
 use tables::{Tables, TablesCx};
 use trash::Trash;
+use watch::Watches;
 
 /// The inputs of a metadata server.
 #[derive(Debug)]
@@ -194,6 +196,7 @@ pub struct Mds {
     quota_counter: QuotaCounter,
     compaction: Compaction,
     merges: Merges,
+    watches: Watches,
     /// Changes of policy that wait until something is stored.
     changes: Vec<op::Change>,
     /// Subtrees of clients whose policy in force must be checked again after a crash.
@@ -249,6 +252,7 @@ impl Mds {
             quota_counter: QuotaCounter::default(),
             compaction: Compaction::default(),
             merges: Merges::default(),
+            watches: Watches::new(settings.watch_bytes),
             changes: Vec::new(),
             unrestored: Vec::new(),
             recovery: Recovery::default(),
@@ -270,8 +274,7 @@ impl Mds {
 
     /// The one entry point.
     pub fn handle(&mut self, clock: Clock, input: MdsInput<'_>, effects: &mut MdsEffects) {
-        self.clock = clock;
-        effects.safe = self.log.safe();
+        self.begin(clock, effects);
         match input {
             MdsInput::Start => self.recover(RecoveryInput::Start, effects),
             MdsInput::Opened(conn, peer) => self.identities.opened(conn, peer),
@@ -344,6 +347,17 @@ impl Mds {
         }
     }
 
+    /// An input begins.
+    #[inline]
+    fn begin(&mut self, clock: Clock, effects: &mut MdsEffects) {
+        if self.watches.is_any() {
+            // With the clock of the input that changed something.
+            self.watch_settle();
+        }
+        self.clock = clock;
+        effects.safe = self.log.safe();
+    }
+
     /// Whether [`MdsInput::Work`] would do something.
     #[must_use]
     pub fn has_work(&self) -> bool {
@@ -357,7 +371,10 @@ impl Mds {
     /// Whether nothing will happen before the next message: time may pass in larger steps.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.log.is_idle() && self.tables.is_idle() && self.phase == Phase::Active
+        self.log.is_idle()
+            && self.tables.is_idle()
+            && self.phase == Phase::Active
+            && !self.watches.has_news()
     }
 
     /// Whether the server serves requests.
@@ -445,6 +462,9 @@ impl Mds {
             CapsCx::of(self).revoke_near_quotas(effects);
         }
         self.authority_tick(effects);
+        if self.watches.is_any() {
+            self.watch_tick(effects);
+        }
         FilesCx::of(self).serve_deferred(effects);
         BalanceCx::of(self).tick(effects);
         self.begin_moves(effects);

@@ -34,6 +34,7 @@ use crate::opens::Opens;
 use crate::purge::Purges;
 use crate::store::StoreOps;
 use crate::tables::{GivenBack, Tables};
+use crate::watch::Watches;
 use crate::{Counters, MdsEffects, ReplyTo, Settings};
 use attach::Runs;
 use check::Absent;
@@ -217,6 +218,7 @@ pub(crate) struct MergeCx<'a> {
     pub(crate) tables: &'a mut Tables,
     pub(crate) purges: &'a mut Purges,
     pub(crate) opens: &'a mut Opens,
+    pub(crate) watches: &'a mut Watches,
     pub(crate) authority: &'a mut Authority,
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,

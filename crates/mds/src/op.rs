@@ -18,7 +18,9 @@ pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
 use types::quota;
 use types::{ClientId, ConnId, EntryName, Errno, Ino, Seq, Timestamp};
-use wire::{AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp};
+use wire::{
+    AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, ReadOp, Request, SessionOp,
+};
 
 use crate::admission::{Admitted, Incoming};
 use crate::authority::{ExportCx, PlaceCx, Placed, Places, ReshapeCx};
@@ -217,6 +219,7 @@ impl Mds {
         let from @ Incoming { conn, client, request } = admitted.incoming();
         self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
+            Op::Read(ReadOp::Watch { path, after, wait }) => self.watch(from, path, after, wait),
             Op::Read(ref op) => {
                 AskCx::of(self).question(client, &request.cred, op).map(Performed::Answer)
             }

@@ -30,6 +30,7 @@ use crate::resend::Resend;
 use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::trash::Trash;
+use crate::watch::Watches;
 use crate::{Counters, Mds, MdsEffects, Phase, Settings};
 
 /// Names removed in one slice of a server without requests: a few milliseconds.
@@ -146,6 +147,7 @@ pub(crate) struct ReapCx<'a> {
     pub(crate) log: &'a mut Log,
     pub(crate) opens: &'a mut Opens,
     pub(crate) purges: &'a mut Purges,
+    pub(crate) watches: &'a mut Watches,
     pub(crate) fetches: &'a mut Fetches,
     pub(crate) sessions: &'a mut Sessions,
     pub(crate) store: &'a mut StoreOps,

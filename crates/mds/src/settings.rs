@@ -80,6 +80,10 @@ pub struct Settings {
     /// Bytes of the reserve for removals, checkpoints and stopping; at most a sixteenth of the
     /// store.
     pub reserve_bytes: u64,
+    /// Bytes of changes that are kept for watchers.
+    pub watch_bytes: usize,
+    /// How long after its last request changes are kept for a watcher.
+    pub watch: Span,
     /// How often the monitor hears of the server.
     pub beacon_interval: Span,
 }
@@ -119,6 +123,8 @@ impl Default for Settings {
             balance_interval: Span::from_millis(10_000),
             balance_half_life: balancer::LoadTable::HALF_LIFE,
             reserve_bytes: 32 << 20,
+            watch_bytes: 16 << 20,
+            watch: Span::from_millis(600_000),
             beacon_interval: Span::from_millis(500),
         }
     }

@@ -84,6 +84,7 @@ pub(crate) fn check(mds: &Mds) {
     mds.early.validate();
     mds.purges.validate();
     mds.merges.validate();
+    mds.watches.validate();
     mds.damage.validate();
     mds.identities.validate();
     mds.trash.validate();

@@ -95,10 +95,19 @@ impl Context {
 /// # Errors
 /// `ENOSPC` or `EIO` if standard output is a file that cannot be written.
 pub fn say(text: &str) -> Result<()> {
+    is_read(text).map(drop)
+}
+
+/// Writes to standard output. Returns whether it still has a reader: a command without an end ends
+/// then.
+///
+/// # Errors
+/// As [`say`].
+pub fn is_read(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(crate::io(Path::new("standard output"), &error)),
     }
 }

@@ -8,6 +8,7 @@ use crate::codec::{
     string,
 };
 use crate::op::ino;
+use crate::watch::{WatchPage, page, put_page};
 
 /// The result of a merge, or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,6 +200,8 @@ pub enum Answer {
     Snapshot(u64),
     /// The directory is split. Nothing was carried out, and nothing will be for this request.
     Fragments(Box<Fragments>),
+    /// Changes at a path and below it.
+    Watched(Box<WatchPage>),
 }
 
 impl Answer {
@@ -291,6 +294,10 @@ impl Answer {
                 out.put_u8(21);
                 put_fragments(out, fragments);
             }
+            Answer::Watched(page) => {
+                out.put_u8(22);
+                put_page(out, page);
+            }
         }
     }
 
@@ -339,6 +346,7 @@ impl Answer {
             })),
             20 => Answer::Snapshot(reader.varint()?),
             21 => Answer::Fragments(Box::new(fragments(reader)?)),
+            22 => Answer::Watched(Box::new(page(reader)?)),
             _ => return Err(start.malformed("a known answer")),
         })
     }

@@ -21,6 +21,7 @@ mod peer;
 mod refusal;
 mod unused;
 mod versions;
+mod watch;
 
 pub use answer::{
     Answer, Decoupled, EffectivePolicy, Fragments, MergeReport, MergeSample, Opened, Redirect,
@@ -44,6 +45,7 @@ pub use peer::{PEER_VERSION, PeerBody, PeerMessage, TransferStep};
 pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::UnusedNumbers;
 pub use versions::{OLDEST_VERSION, ProtocolVersions, VERSION};
+pub use watch::{ChangeKind, ChangedName, WatchPage, WatchPoint, WatchedChange};
 
 /// Entry point of the fuzz targets.
 #[doc(hidden)]

@@ -125,6 +125,12 @@ fn ops() -> Vec<Op<'static>> {
         Op::Change(ChangeOp::Restore { ino, parent, name }),
         Op::Change(ChangeOp::EmptyTrash { ino }),
         Op::Read(ReadOp::ListTrash { after: Some(b"x"), limit: 3 }),
+        Op::Read(ReadOp::Watch { path: b"/a", after: None, wait: 0 }),
+        Op::Read(ReadOp::Watch {
+            path: b"/",
+            after: Some(WatchPoint { term: Epoch(3), next: 300 }),
+            wait: 2000,
+        }),
     ]
 }
 
@@ -172,7 +178,28 @@ fn answers() -> Vec<Answer> {
             parts: [1_u16, 2, 3, 4, 5, 6, 7, 8].map(|at| (Ino(u64::from(at)), Rank(at % 3))),
             rest: b"name".to_vec(),
         })),
+        Answer::Watched(Box::new(WatchPage {
+            next: WatchPoint { term: Epoch(3), next: 301 },
+            more: true,
+            changes: vec![(300, watched())],
+            ..WatchPage::default()
+        })),
     ]
+}
+
+fn watched() -> WatchedChange {
+    let name = |path: &[u8]| Some(ChangedName { dir: Ino(1), path: path.to_vec() });
+    WatchedChange {
+        time: Timestamp(-5),
+        kind: ChangeKind::Rename,
+        ino: Ino(4),
+        at: name(b"/a"),
+        to: name(b"/b\xff"),
+        other: Ino(5),
+        number: 6,
+        xattr: b"user.x".to_vec(),
+        ..WatchedChange::default()
+    }
 }
 
 fn map() -> ClusterMap {

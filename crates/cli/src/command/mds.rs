@@ -42,7 +42,8 @@ pub(crate) struct Args {
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
     /// segments_max, inodes_max, split_entries, pass_directories, reconnect_ms, recall_ms,
-    /// evict_ms, dir_lease_ms, balance_interval_ms, balance_half_life_ms, reserve_bytes
+    /// evict_ms, dir_lease_ms, balance_interval_ms, balance_half_life_ms, reserve_bytes,
+    /// watch_bytes, watch_ms
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
     /// Change nothing in the store, and refuse changes with EROFS
@@ -167,6 +168,8 @@ fn apply(settings: &mut Settings, text: &str) -> Result<()> {
         "split_entries" => settings.split_entries = value,
         "pass_directories" => settings.pass_directories = value != 0,
         "reserve_bytes" => settings.reserve_bytes = value,
+        "watch_bytes" => settings.watch_bytes = count,
+        "watch_ms" => settings.watch = Span::from_millis(value),
         "inodes_max" => settings.inodes_max = value,
         "reconnect_ms" => settings.reconnect = Span::from_millis(value),
         "recall_ms" => settings.recall = Span::from_millis(value),

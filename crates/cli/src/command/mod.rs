@@ -44,4 +44,5 @@ pub(crate) mod trash;
 pub(crate) mod umount;
 pub(crate) mod up;
 pub(crate) mod verify;
+pub(crate) mod watch;
 pub(crate) mod web;

@@ -50,5 +50,6 @@ mod threadless;
 mod trash;
 mod views;
 mod walks;
+mod watch;
 mod web;
 mod wishes;

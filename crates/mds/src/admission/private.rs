@@ -30,7 +30,7 @@ fn refusal(private: &Private, namespace: &Namespace, op: &Op<'_>) -> Result<(), 
                 | ChangeOp::Discard { .. }
                 | ChangeOp::Restore { .. }
                 | ChangeOp::EmptyTrash { .. }
-        ) | Op::Read(ReadOp::ListTrash { .. })
+        ) | Op::Read(ReadOp::ListTrash { .. } | ReadOp::Watch { .. })
             | Op::Job(
                 JobOp::Decouple { .. }
                     | JobOp::TakeOver { .. }

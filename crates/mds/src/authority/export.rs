@@ -364,6 +364,7 @@ impl ExportCx<'_> {
             return effects.answer(at, Ok(Answer::Done));
         }
         self.base.authority.went_at = Some(self.base.clock.now);
+        self.base.authority.note_move(root, to);
         self.base.compaction.forget();
         self.base.tables.note_went(root);
         self.send_opens_after(root, to, &linked, effects);

@@ -423,6 +423,7 @@ impl ImportCx<'_> {
     /// The subtree is served from now on.
     fn imported(&mut self, root: Ino) {
         self.authority.imports.retain(|import| import.root != root);
+        self.authority.note_move(root, self.authority.rank);
         // An inode that came with it may have left with another subtree before.
         self.authority.moved.clear();
         self.authority.preload(Goal::All(root));

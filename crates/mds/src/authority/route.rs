@@ -124,6 +124,7 @@ impl Mds {
             }
         }
         PreloadCx::of(self).step(effects);
+        self.watch_moves();
         self.tell_ended(effects);
     }
 

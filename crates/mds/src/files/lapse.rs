@@ -21,6 +21,7 @@ use crate::purge::Purges;
 use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::tables::{Tables, TablesCx};
+use crate::watch::Watches;
 use crate::{Counters, MdsEffects, Phase, ReplyTo, Settings};
 
 /// The state of clients without a connection, with all that its end may touch.
@@ -34,6 +35,7 @@ pub(crate) struct LapseCx<'a> {
     pub(crate) namespace: &'a mut Namespace,
     pub(crate) log: &'a mut Log,
     pub(crate) purges: &'a mut Purges,
+    pub(crate) watches: &'a mut Watches,
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,
     pub(crate) authority: &'a Authority,

@@ -3,7 +3,7 @@
 use journal::segment;
 use metastore::DirRun;
 use types::{Errno, Ino, InoRange, Seq};
-use wire::Answer;
+use wire::{Answer, ChangeKind, MergeFlags};
 
 use super::verify::Verified;
 use super::{Merge, MergeCx, MergeStage};
@@ -175,12 +175,23 @@ impl MergeCx<'_> {
                 Some(MergeNeed::End)
             }
             Err(error) => {
+                self.note_watched(merge.subtree, &merge.flags, merge.report.created);
                 merge.refuse(&error, effects);
                 return None;
             }
         };
         self.merges.queue.push_front(merge);
         need
+    }
+
+    /// Reports a merge to watchers, also one that ended in the middle.
+    fn note_watched(&mut self, subtree: Ino, flags: &MergeFlags, created: u64) {
+        if flags.strong_log {
+            // Its changes may be anywhere.
+            self.watches.lose_all();
+        } else if !flags.dry_run {
+            self.watches.note_tree(self.namespace, ChangeKind::Merge, subtree, created);
+        }
     }
 
     /// Takes the merge at the head of the queue out once it is as durable as promised. One whose
@@ -200,12 +211,13 @@ impl MergeCx<'_> {
         }
         self.counters.merges += 1;
         let Merge { at, client, subtree, flags, report, unused, seq, object, .. } = merge;
-        let events = report.events;
+        let (events, created) = (report.events, report.created);
         let answer = Answer::Merged(Box::new(report));
         if flags.dry_run {
             effects.reply_with(at, Seq(0), answer);
             return Some(MergeEnd { merged: None, then: None });
         }
+        self.note_watched(subtree, &flags, created);
         effects.notices.push(MdsNotice::Merged { subtree, client, events });
         let stores = flags.store
             || (flags.release && next_policy_stores(self.namespace, self.tables, subtree));

@@ -9,7 +9,7 @@
 use namespace::{Mode, Namespace, Refusal};
 use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
-use wire::{Answer, ChangeOp, Failure, Op};
+use wire::{Answer, ChangeKind, ChangeOp, Failure, Op};
 
 use super::change::resolve_dir;
 use super::subtree::{Begun, SubtreeCx};
@@ -65,6 +65,7 @@ impl SubtreeCx<'_> {
         let planned = self.namespace.plan().setpolicy(cred, ino, text, time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.note_policy(ino);
         self.namespace.apply(seq, Mode::Live, &event);
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
         let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) else {
@@ -89,6 +90,11 @@ impl SubtreeCx<'_> {
         self.tables.store_after(seq);
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
         Ok(Begun::Performed(Performed::Later))
+    }
+
+    /// Reports a new policy to watchers.
+    pub(super) fn note_policy(&mut self, ino: Ino) {
+        self.watches.note_tree(self.namespace, ChangeKind::Policy, ino, 0);
     }
 
     /// A policy waits until its subtree is released.
@@ -122,6 +128,7 @@ impl SubtreeCx<'_> {
         let Ok(planned) = planned else { return Ok(Seq(0)) };
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.note_policy(subtree);
         self.namespace.apply(seq, Mode::Live, &event);
         // The tables forget that it waited.
         self.tables.store_after(seq);
@@ -182,6 +189,7 @@ impl SubtreeCx<'_> {
         let planned = self.namespace.plan().setpolicy(&root, subtree, text.as_bytes(), time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.note_policy(subtree);
         self.namespace.apply(seq, Mode::Live, &event);
         // A table without the subtree must not be stored before this event is durable: after
         // another crash, nothing would restore the policy.

@@ -77,6 +77,8 @@ impl AskCx<'_> {
             }
             ReadOp::GetPolicy { dir } => self.policy_of(dir)?,
             ReadOp::ListTrash { after, limit } => self.list_trash(cred, after, limit)?,
+            // `Mds::watch` answers it.
+            ReadOp::Watch { .. } => return Err(Errno::NotSupported.into()),
         })
     }
 

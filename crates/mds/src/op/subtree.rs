@@ -3,7 +3,7 @@
 use namespace::{Mode, Namespace, Refusal};
 use policy::Transition;
 use types::{Attr, ClientId, Clock, Errno, Ino, Origin, Seq};
-use wire::{AdminOp, Answer, Decoupled, Failure, JobOp, Op, RankOp, UnusedNumbers};
+use wire::{AdminOp, Answer, ChangeKind, Decoupled, Failure, JobOp, Op, RankOp, UnusedNumbers};
 
 use super::change::resolve_dir;
 use super::policy::in_force;
@@ -16,6 +16,7 @@ use crate::quotas::{check_numbers, reserve};
 use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::tables::{GivenBack, Held, ReleasedBy, Tables};
+use crate::watch::Watches;
 use crate::{Counters, ReplyTo};
 
 /// Most inode numbers a client gets at once.
@@ -39,6 +40,7 @@ pub(crate) struct SubtreeCx<'a> {
     pub(crate) log: &'a mut Log,
     pub(crate) tables: &'a mut Tables,
     pub(crate) merges: &'a mut Merges,
+    pub(crate) watches: &'a mut Watches,
     pub(crate) sessions: &'a mut Sessions,
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,
@@ -131,6 +133,7 @@ impl SubtreeCx<'_> {
             let planned = self.namespace.plan().setpolicy(cred, ino, text.as_bytes(), time)?;
             let event = planned.event();
             seq = self.log.append(self.clock.now, Origin::default(), &event);
+            self.note_policy(ino);
             self.namespace.apply(seq, Mode::Live, &event);
             self.tables.store_after(seq);
         }
@@ -147,6 +150,7 @@ impl SubtreeCx<'_> {
         } else if begins.is_some() {
             let decoupling = Tables::decoupling(client, &policy, range, epoch, cred);
             self.tables.decoupled.insert(ino, decoupling);
+            self.watches.note_tree(self.namespace, ChangeKind::Decouple, ino, 0);
             self.merges.forget(ino);
         }
         reserve(self.namespace, self.tables);
@@ -220,6 +224,7 @@ impl SubtreeCx<'_> {
         let unused = self.tables.unused(subtree, client, unused.ranges());
         self.take_back(subtree, &unused);
         self.tables.remove(subtree);
+        self.watches.note_tree(self.namespace, ChangeKind::Release, subtree, 0);
         self.merges.forget(subtree);
         let answer = Ok(Answer::Done);
         self.tables.hold(Held { at: from.at(), answer, seq, begins: None });
@@ -274,6 +279,7 @@ impl SubtreeCx<'_> {
             self.take_back(subtree, &release.unused);
             let by = ReleasedBy::at(client, release.at);
             self.tables.release(subtree, by, release.is_stored);
+            self.watches.note_tree(self.namespace, ChangeKind::Release, subtree, 0);
         }
         let Release { at, answer, .. } = release;
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });

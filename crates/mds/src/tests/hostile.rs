@@ -14,7 +14,7 @@ use types::{
 use wire::{
     Access, AdminOp, Answer, ChangeOp, Failure, Hello, JobOp, MergeFlags, Message, NewInode, Op,
     PeerBody, PeerMessage, RankOp, ReadOp, Redirect, Replay, Request, SessionOp, TransferStep,
-    UnusedNumbers, WantsExclusive,
+    UnusedNumbers, WantsExclusive, WatchPoint,
 };
 
 use super::Cluster;
@@ -255,7 +255,13 @@ impl Hostile {
 
     fn question(&mut self, ino: Ino) -> Op<'static> {
         let name = self.name();
-        match self.choice.below(9) {
+        match self.choice.below(10) {
+            8 => {
+                let point = WatchPoint { term: Epoch(self.choice.below(4)), next: self.number() };
+                let after = self.yes().then_some(point);
+                let path = self.choice.pick(&PATHS);
+                Op::Read(ReadOp::Watch { path, after, wait: u32::MAX })
+            }
             7 => {
                 let limit = u32::try_from(self.choice.below(3)).expect("a small number");
                 Op::Read(ReadOp::ListTrash { after: Some(name), limit })

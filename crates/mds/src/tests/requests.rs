@@ -15,4 +15,5 @@ mod remove;
 mod rename;
 mod rights;
 mod trash;
+mod watch;
 mod whole;

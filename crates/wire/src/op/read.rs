@@ -6,6 +6,7 @@ use types::{EntryName, Ino};
 use super::About;
 use super::parts::{ino, put_ino, put_name};
 use crate::codec::{boolean, option, put_option};
+use crate::watch::{WatchPoint, point, put_point};
 
 /// Operations that read the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub enum ReadOp<'a> {
     /// Up to `limit` removed trees after a name of the trash, of the rank that is asked. The names
     /// are those of [`types::TrashEntry`].
     ListTrash { after: Option<&'a [u8]>, limit: u32 },
+    /// The changes at a path and below it behind a point, of the rank that is asked; without a point
+    /// the present one. The server keeps changes for this watcher from then on. It answers when
+    /// there is a change, at the latest after `wait` milliseconds.
+    Watch { path: &'a [u8], after: Option<WatchPoint>, wait: u32 },
 }
 
 impl ReadOp<'_> {
@@ -45,6 +50,7 @@ impl ReadOp<'_> {
             Self::List { .. } => "list",
             Self::GetPolicy { .. } => "getpolicy",
             Self::ListTrash { .. } => "listtrash",
+            Self::Watch { .. } => "watch",
         }
     }
 
@@ -68,6 +74,12 @@ impl ReadOp<'_> {
                 put_option(out, after, |out, after| out.put_bytes(after));
                 out.put_varint(u64::from(limit));
             }
+            Self::Watch { path, after, wait } => {
+                out.put_u8(58);
+                out.put_bytes(path);
+                put_option(out, after, put_point);
+                out.put_varint(u64::from(wait));
+            }
         }
     }
 }
@@ -86,7 +98,7 @@ impl<'a> ReadOp<'a> {
             | Self::GetData { ino }
             | Self::List { dir: ino, .. }
             | Self::GetPolicy { dir: ino } => About::inode(ino),
-            Self::ListTrash { .. } => About::default(),
+            Self::ListTrash { .. } | Self::Watch { .. } => About::default(),
         }
     }
 
@@ -109,6 +121,11 @@ impl<'a> ReadOp<'a> {
             57 => Self::ListTrash {
                 after: option(reader, Reader::bytes)?,
                 limit: reader.varint_u32()?,
+            },
+            58 => Self::Watch {
+                path: reader.bytes()?,
+                after: option(reader, point)?,
+                wait: reader.varint_u32()?,
             },
             _ => return Ok(None),
         }))

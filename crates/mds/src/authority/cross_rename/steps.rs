@@ -5,7 +5,7 @@ use journal::{Block, Event};
 use metastore::{MovedName, Subtrees};
 use namespace::{Mode, Namespace, Refusal};
 use types::{ClientId, Clock, Cred, EntryName, Errno, Error, Ino, Moment, Origin, Seq, Span};
-use wire::{Answer, Failure, Op, PeerBody, RankOp};
+use wire::{Answer, ChangeKind, Failure, Op, PeerBody, RankOp};
 
 use super::super::export::send_step;
 use super::super::preload::Goal;
@@ -22,6 +22,7 @@ use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
 };
+use crate::watch::Watches;
 use crate::{Counters, MdsEffects, ReplyTo, Settings};
 
 /// How long the giver waits for a reservation, and the taker for a giver that does not ask again.
@@ -33,6 +34,7 @@ pub(crate) struct NamesCx<'a> {
     pub(crate) namespace: &'a mut Namespace,
     pub(crate) sessions: &'a mut Sessions,
     pub(crate) log: &'a mut Log,
+    pub(crate) watches: &'a mut Watches,
     pub(crate) counters: &'a mut Counters,
     pub(crate) tables: &'a Tables,
     pub(crate) opens: &'a Opens,
@@ -347,6 +349,8 @@ impl NamesCx<'_> {
                 let event = planned.event();
                 let (client, tid) = request;
                 seq = self.log.append(self.clock.now, Origin { client, tid }, &event);
+                let from = EntryName::new(parent, name);
+                self.watches.note_half(self.namespace, ChangeKind::MovedFrom, from, &event);
                 self.namespace.apply(seq, Mode::Live, &event);
             }
             Ok(None) if is_dir && !self.is_root_here(ino, effects) => return false,
@@ -427,6 +431,7 @@ impl NamesCx<'_> {
                 let (root, to) = (Cred::root(), EntryName::new(dir, new_name));
                 let event = self.namespace.plan().arrival(&root, moved, to, false, time)?;
                 seq = self.log.append(self.clock.now, Origin::default(), &event);
+                self.watches.note_half(self.namespace, ChangeKind::MovedTo, to, &event);
                 self.namespace.apply(seq, Mode::Live, &event);
                 Ok(())
             });
