@@ -1,16 +1,16 @@
 //! Watchers: the changes of the namespace, kept for a while for clients that ask for them.
 //!
-//! A watcher is a path and a user. While there is one, each change at a path of a watcher goes into a
-//! ring, with the path as it is at that moment, and with the watchers that may see it: so neither a
-//! later rename nor a later `chmod` changes what a line says, or to which user. The ring has a limit in
-//! bytes. A watcher that reads too slowly, or that was away for too long, learns that it lost
-//! changes. Without a watcher, a change costs one comparison.
+//! A watcher is a path and a user. While there is one, each change at a path of a watcher goes into
+//! a ring, with the path at that moment, and with the watchers that may see the change: neither a
+//! later rename nor a later `chmod` changes the line, or the users that get the line. The ring has
+//! a limit in bytes. A watcher that reads too slowly, or that was away for too long, learns that
+//! changes are lost. Without a watcher, a change costs one comparison.
 //!
-//! A restarted server has an empty ring, and its term differs: watchers learn that they lost changes.
+//! A restarted server has an empty ring and another term: watchers learn that changes are lost.
 //!
-//! Limits: an inode with several names does not know them, so a change of its attributes has no path,
-//! and only root sees it. For users other than root, a rank can judge only directories that it has: a
-//! subtree whose name another rank has ends their watch.
+//! Limits: an inode with several names does not know them, so a change of its attributes has no
+//! path, and only root sees the change. For users other than root, a rank can judge only
+//! directories that the rank has: their watch ends at a subtree with a name on another rank.
 
 mod record;
 mod ring;

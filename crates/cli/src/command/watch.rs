@@ -21,9 +21,9 @@ const LOST: u8 = 3;
 const WAIT: Duration = Duration::from_secs(3600);
 
 /// Print the changes at a directory and below it as they happen, a line for each; a merge is one
-/// line. With --json each line is an object with its `position`; --from continues behind one, within
-/// ten minutes of the last request and as long as the servers have the changes in memory (16 MiB for
-/// each). If changes are lost, the exit code is 3.
+/// line. With --json each line is an object with its `position`; --from continues behind one,
+/// within ten minutes of the last request and as long as the servers have the changes in memory
+/// (16 MiB for each). If changes are lost, the exit code is 3.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele watch /proj

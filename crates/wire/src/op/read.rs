@@ -31,9 +31,9 @@ pub enum ReadOp<'a> {
     /// Up to `limit` removed trees after a name of the trash, of the rank that is asked. The names
     /// are those of [`types::TrashEntry`].
     ListTrash { after: Option<&'a [u8]>, limit: u32 },
-    /// The changes at a path and below it behind a point, of the rank that is asked; without a point
-    /// the present one. The server keeps changes for this watcher from then on. It answers when
-    /// there is a change, at the latest after `wait` milliseconds.
+    /// The changes at a path and below it behind a point, of the rank that is asked; without a
+    /// point the present one. The server keeps changes for this watcher from then on, and answers
+    /// when there is a change, at the latest after `wait` milliseconds.
     Watch { path: &'a [u8], after: Option<WatchPoint>, wait: u32 },
 }
 
