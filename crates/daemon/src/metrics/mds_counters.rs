@@ -12,7 +12,7 @@ const fn gauge(name: &'static str, help: &'static str, worry: &'static str) -> M
 
 /// The names that the state machine uses, each with its metric. A name that ends with `micros`
 /// becomes seconds.
-pub(crate) static COUNTERS: [(&str, MetricDescription); 79] = [
+pub(crate) static COUNTERS: [(&str, MetricDescription); 81] = [
     ("requests", counter("cudele_mds_requests", "Requests of clients and other ranks.", "")),
     ("lookups", counter("cudele_mds_lookups", "Look-ups of a name.", "")),
     ("creates", counter("cudele_mds_creates", "Files and directories that requests made.", "")),
@@ -365,6 +365,15 @@ pub(crate) static COUNTERS: [(&str, MetricDescription); 79] = [
             "cudele_mds_missing_reclaims",
             "Open files of a moved subtree that their clients did not report in time.",
             "it grows: clients lose locks and opens in moves",
+        ),
+    ),
+    ("watchers", gauge("cudele_mds_watchers", "Clients that watch a directory.", "")),
+    (
+        "watched_bytes",
+        gauge(
+            "cudele_mds_watched_bytes",
+            "Memory of changes that watchers have not read, or may read again.",
+            "",
         ),
     ),
     (
