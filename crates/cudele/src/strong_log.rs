@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use client::{LogNeed, LogState, LogStep};
 use journal::{Create, Event, InodeSnapshot, SegmentHeader, Writer};
 use policy::{Checksums, Mechanism, Sharing};
-use types::{Attr, AttrChange, EntryName, Epoch, Errno, Error, FileType, Ino, Result, Seq};
+use types::{Attr, AttrChange, EntryName, Epoch, Errno, Error, Ino, Result, Seq};
 
 use crate::observe::Observed;
 use crate::state::io_error;
@@ -234,24 +234,8 @@ impl StrongLog {
     }
 
     pub(crate) fn created(&self, parent: Ino, name: &[u8], attr: &Attr, data: &[u8]) -> Result<()> {
-        let Attr { ino, mode, uid, gid, rdev, stripe, size, mtime, atime, ctime, .. } = *attr;
-        let size = if attr.file_type() == FileType::Directory { 0 } else { size };
-        self.append(&Event::Create(Create {
-            parent,
-            name,
-            ino,
-            mode,
-            uid,
-            gid,
-            rdev,
-            stripe,
-            size,
-            time: ctime,
-            mtime,
-            atime,
-            data,
-            extra: &[],
-        }))
+        let inode = InodeSnapshot { attr: *attr, data, extra: &[] };
+        self.append(&Event::Create(Create::of(EntryName::new(parent, name), inode)))
     }
 
     pub(crate) fn linked(&self, parent: Ino, name: &[u8], attr: &Attr) -> Result<()> {

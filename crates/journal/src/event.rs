@@ -2,7 +2,7 @@
 
 #[cfg(doc)]
 use crate::Loss;
-use types::{Attr, AttrChange, ClientId, FileType, Ino, Stripe, Tid, Timestamp};
+use types::{Attr, AttrChange, ClientId, EntryName, FileType, Ino, Stripe, Tid, Timestamp};
 
 /// One change of a namespace. Borrowed: planning and decoding build events without allocating.
 ///
@@ -206,7 +206,32 @@ pub struct Create<'a> {
     pub extra: &'a [u8],
 }
 
-impl Create<'_> {
+impl<'a> Create<'a> {
+    /// The create that makes an inode as it is now, under this name. The names of a directory, which
+    /// are its length, come with their own events.
+    #[must_use]
+    pub fn of(at: EntryName<'a>, inode: InodeSnapshot<'a>) -> Self {
+        let InodeSnapshot { attr, data, extra } = inode;
+        let Attr { ino, mode, uid, gid, rdev, stripe, size, mtime, atime, ctime: time, .. } = attr;
+        let (parent, name, size) = (at.dir, at.name, if attr.is_dir() { 0 } else { size });
+        Self {
+            parent,
+            name,
+            ino,
+            mode,
+            uid,
+            gid,
+            rdev,
+            stripe,
+            size,
+            time,
+            mtime,
+            atime,
+            data,
+            extra,
+        }
+    }
+
     /// The file type that the mode names.
     #[must_use]
     pub fn file_type(&self) -> FileType {

@@ -6,7 +6,7 @@
 //! events.
 
 use journal::{Create, Event, InodeSnapshot};
-use types::{Attr, AttrChange, EntryName, Ino, Seq, Timestamp};
+use types::{AttrChange, EntryName, Ino, Seq, Timestamp};
 
 use crate::tree::InodeTree;
 use crate::{ApplyOutcome, Mode, Namespace};
@@ -47,26 +47,8 @@ impl Namespace {
             return;
         }
         let Some((parent, name)) = self.name_of(ino) else { return };
-        self.tree.inodes.with_snapshot(ino, |InodeSnapshot { attr, data, extra }| {
-            let Attr { mode, uid, gid, rdev, stripe, size, atime, mtime, ctime, .. } = attr;
-            let (name, time) = (name.as_slice(), ctime);
-            record(&Event::Create(Create {
-                parent,
-                name,
-                ino,
-                mode,
-                uid,
-                gid,
-                rdev,
-                stripe,
-                size,
-                time,
-                mtime,
-                atime,
-                data,
-                extra,
-            }));
-        });
+        let at = EntryName::new(parent, &name);
+        self.tree.inodes.with_snapshot(ino, |inode| record(&Event::Create(Create::of(at, inode))));
     }
 
     /// A record at this position lists the losses: their inodes show it from then on.

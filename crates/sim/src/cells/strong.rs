@@ -1,6 +1,6 @@
 //! Requests in a shared subtree: visible at once, and as durable as the policy says.
 
-use journal::{Create, Event, JournalBuffer};
+use journal::{Create, Event, InodeSnapshot, JournalBuffer};
 
 use policy::{Consistency, Durability};
 use types::{Attr, EntryName, Errno, FileType, Origin, Seq};
@@ -150,22 +150,5 @@ impl Cells {
 
 /// The event that a log has for a new inode, from the reply of the server.
 pub(super) fn created<'a>(at: EntryName<'a>, attr: &Attr, data: &'a [u8]) -> Event<'a> {
-    let Attr { ino, mode, uid, gid, rdev, stripe, size, mtime, atime, ctime: time, .. } = *attr;
-    let (parent, name, size) = (at.dir, at.name, if attr.is_dir() { 0 } else { size });
-    Event::Create(Create {
-        parent,
-        name,
-        ino,
-        mode,
-        uid,
-        gid,
-        rdev,
-        stripe,
-        size,
-        time,
-        mtime,
-        atime,
-        data,
-        extra: &[],
-    })
+    Event::Create(Create::of(at, InodeSnapshot { attr: *attr, data, extra: &[] }))
 }
