@@ -25,7 +25,8 @@ use ring::Ring;
 
 /// Most watchers of a rank: each has a bit in the masks of the ring.
 pub(crate) const WATCHERS_MAX: usize = 64;
-/// Most watchers of one user other than root: no user takes all.
+/// Most watchers of one user other than root: no user takes all. So many places are root's, which
+/// several users together cannot take.
 pub(crate) const WATCHERS_OF_USER: usize = 16;
 /// Most requests that wait for a change.
 const WAITING_MAX: usize = 1024;
@@ -105,10 +106,13 @@ impl Watches {
         }
         let free = self.watchers.iter().position(Option::is_none).unwrap_or(self.watchers.len());
         let of_user = self.all().filter(|(_, it)| it.cred.uid == cred.uid).count();
-        if free >= WATCHERS_MAX || (of_user >= WATCHERS_OF_USER && !cred.is_root()) {
+        let of_users = self.all().filter(|(_, it)| !it.cred.is_root()).count();
+        let is_refused = of_user >= WATCHERS_OF_USER || of_users >= WATCHERS_MAX - WATCHERS_OF_USER;
+        if free >= WATCHERS_MAX || (is_refused && !cred.is_root()) {
             let text = format!(
-                "the metadata server has {WATCHERS_MAX} watchers already, or {WATCHERS_OF_USER} of \
-                 this user; end one, and wait until the server has forgotten it"
+                "the metadata server has {WATCHERS_MAX} watchers already, or as many as users other \
+                 than root may have, or {WATCHERS_OF_USER} of this user; end one, and wait until the \
+                 server has forgotten it"
             );
             return Err(Failure { errno: Errno::Busy, text });
         }

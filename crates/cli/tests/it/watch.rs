@@ -91,7 +91,7 @@ fn name(line: &Value, key: &str) -> Vec<u8> {
 
 type Names = BTreeMap<Vec<u8>, u64>;
 
-/// What an indexer keeps: for each directory its names.
+/// The state of an indexer: for each directory its names.
 struct Model {
     fs: Arc<Fs>,
     root: u64,

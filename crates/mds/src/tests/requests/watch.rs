@@ -115,7 +115,7 @@ fn a_user_sees_no_name_of_a_directory_that_the_user_may_not_list() {
     tree.answer(rename((full, "x"), (open, "shown"))).unwrap();
     tree.answer(rename((open, "shown"), (full, "secret2"))).unwrap();
     tree.answer(rename((full, "secret"), (full, "secret3"))).unwrap();
-    // What was hidden at the change stays hidden.
+    // A name that was hidden at the change stays hidden.
     tree.answer(set(full, 0o755)).unwrap();
     tree.file(full, "public");
     tree.file(dir, "after");
@@ -296,6 +296,19 @@ fn there_are_as_many_watchers_as_bits_and_no_user_has_all() {
     let more = tree.answer(watch("/more", None, 0)).err();
     assert_eq!(more, Some(Errno::Busy));
     begin(&mut tree, &guest(), "/7");
+}
+
+#[test]
+fn users_together_leave_places_for_root() {
+    let mut tree = Tree::new();
+    for number in 0..WATCHERS_MAX - WATCHERS_OF_USER {
+        let user = user(100 + u32::try_from(number % 4).unwrap());
+        begin(&mut tree, &user, &format!("/{number}"));
+    }
+    assert_eq!(tree.answer_as(&user(200), watch("/more", None, 0)).err(), Some(Errno::Busy));
+    for number in 0..WATCHERS_OF_USER {
+        begin(&mut tree, &Cred::root(), &format!("/{number}"));
+    }
 }
 
 #[test]
