@@ -14,6 +14,7 @@ mod apply;
 mod attach;
 mod check;
 mod interrupted;
+mod logged;
 mod moving;
 mod receive;
 mod rights;

@@ -14,14 +14,14 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudele::{Cluster as Library, Errno, Fs, Locator, NewFile, Policy, Subtree};
+use cudele::{Cluster as Library, Errno, Fs, Locator, NewFile, Policy, StateDir, Subtree};
 use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
 use net::{Address, Connection, Keyring};
 use types::acl::{self, ACCESS_LIST, AccessList};
 use types::bytes::Put;
 use types::quota;
 use types::{
-    Attr, AttrChange, ClientId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Origin, Rank, Tid,
+    Attr, AttrChange, ClientId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Origin, Rank, Seq, Tid,
     Timestamp, XattrChange, XattrFlags,
 };
 use wire::{
@@ -395,6 +395,40 @@ fn by_a_journal() {
     assert_eq!((attr.uid, attr.mode), (USER, 0o104_755));
 }
 
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn by_a_log() {
+    let fs = client();
+    let dir = fs.stat("/open/logged").unwrap().ino;
+    let (theirs, secret) = (fs.stat("/open/logged/theirs").unwrap().ino, secret());
+    let writer = Writer::Client { client: fs.client(), subtree: dir };
+    let mut log = JournalBuffer::new(Seq(1), false);
+    let (uid, gid, time, home) = (USER, USER, Timestamp(1), dir);
+    let create = |name: &'static str, ino| {
+        let (parent, name, mode) = (dir, name.as_bytes(), 0o100_644);
+        Event::Create(Create { parent, name, ino, mode, uid, gid, time, ..Create::default() })
+    };
+    let write = |ino| Event::SetData { ino, home, data: b"forged", size: 6, time };
+    for event in [
+        create("own", Ino(1 << 50)),
+        write(Ino(1 << 50)),
+        create("taken", secret),
+        write(secret),
+        write(theirs),
+        Event::Unlink { parent: dir, name: b"theirs", ino: Ino(0), time },
+    ] {
+        log.append(Origin::default(), &event);
+    }
+    log.close_block();
+    let header = SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(1) };
+    let state = StateDir::of(fs.cluster_id(), dir).unwrap();
+    fs::create_dir_all(state.path()).unwrap();
+    let file = state.path().join(format!("strong.{:016x}.{:x}", 1, fs.client().0));
+    fs::write(file, [header.encode().to_vec(), log.blocks().concat()].concat()).unwrap();
+    // The next process of the user replays the log of the dead one.
+    assert_eq!(client().stat("/open/logged/own").unwrap().size, 6);
+}
+
 /// A list that lets a user read and write.
 fn list_for(user: u32) -> Vec<u8> {
     acl::linux_form(&[
@@ -537,6 +571,29 @@ fn a_journal_of_a_user_changes_no_list_of_another_user() {
     obtains_nothing(&attack(&cluster, &fs, "by_a_list_in_a_journal"));
     assert_eq!(cluster.names("/open/mine"), ["taken"]);
     assert_eq!(root.xattr(plan.ino, ACCESS_LIST).unwrap(), list);
+}
+
+#[test]
+fn a_log_of_a_user_changes_nothing_that_the_user_may_not_change() {
+    if !is_root() {
+        return;
+    }
+    let cluster = shared();
+    let fs = cluster.mount();
+    fs.make_dir("/open/logged", 0o1777).unwrap();
+    let theirs = fs.open_dir("/open/logged").unwrap();
+    let theirs = (theirs.create("theirs", &NewFile::default()).unwrap().ino, theirs);
+    theirs.1.set_data(theirs.0, b"content", 7).unwrap();
+    cluster.run(&["policy", "set", "/open/logged", "strong-local"]);
+    // Only a crash makes clients replay their logs.
+    cluster.kill("mds");
+    cluster.start();
+    // The server has the secret in memory.
+    assert_eq!(cluster.run(&["cp", "/private/secret", "-"]), b"the secret");
+    obtains_nothing(&attack(&cluster, &fs, "by_a_log"));
+    assert_eq!(cluster.run(&["cp", "/private/secret", "-"]), b"the secret");
+    assert_eq!(cluster.run(&["cp", "/open/logged/theirs", "-"]), b"content");
+    assert_eq!(cluster.names("/open/logged"), ["own", "theirs"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use namespace::{ApplyOutcome, CreateBatch, Displaces, Mode, Refusal};
 use types::{EntryName, Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
 
+use super::logged::LogUser;
 use super::step::Slice;
 use super::{Merge, MergeCx, SAMPLES_MAX, check};
 
@@ -259,6 +260,14 @@ impl MergeCx<'_> {
         {
             return Some(dir);
         }
+        match self.allows(merge, event) {
+            Err(Refusal::Cold(dir)) => return Some(dir),
+            Err(Refusal::Errno(errno)) => {
+                self.leave_out(merge, event, errno);
+                return None;
+            }
+            Ok(()) => {}
+        }
         let conflict = match self.conflict(merge, event) {
             Err(dir) => return Some(dir),
             Ok(conflict) => conflict,
@@ -324,7 +333,17 @@ impl MergeCx<'_> {
 
     /// Whether a create cannot be applied without looking at the inode or the name.
     fn needs_look(&self, merge: &Merge, create: &Create<'_>) -> bool {
-        may_meet_directory(merge, create) || self.is_linked_by_log(merge, create)
+        let is_users = merge.flags.strong_log && merge.rights.is_some();
+        is_users || may_meet_directory(merge, create) || self.is_linked_by_log(merge, create)
+    }
+
+    /// Whether the user whose log is merged may make a change. In a decoupled subtree the user may.
+    fn allows(&self, merge: &Merge, event: &Event<'_>) -> Result<(), Refusal> {
+        if !merge.flags.strong_log || merge.cred.is_root() {
+            return Ok(());
+        }
+        let (cred, subtree) = (&merge.cred, merge.subtree);
+        LogUser { namespace: self.namespace, cred, subtree }.check(event)
     }
 
     /// Whether a create in the log of a client is of a file that has, or had, several names: the
@@ -338,12 +357,10 @@ impl MergeCx<'_> {
     /// one without the others, and the client's repeated merge would not mend that.
     fn merge_link(&mut self, merge: &mut Merge, event: &Event<'_>) -> ApplyOutcome {
         let (log, now) = (&mut *self.log, self.clock.now);
-        let mut journal = |event: &Event<'_>| {
+        self.namespace.first_name(event, |event| {
             log.append(now, Origin::default(), event);
-        };
-        self.namespace.first_name(event, &mut journal);
-        let seq = Seq(self.log.last().0 + 1);
-        let (log, now) = (&mut *self.log, self.clock.now);
+        });
+        let seq = Seq(log.last().0 + 1);
         self.namespace.set_journalled(true);
         let outcome = self.namespace.merge_exactly(seq, event, |event| {
             log.append(now, Origin::default(), event);

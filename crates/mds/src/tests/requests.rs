@@ -7,6 +7,7 @@ mod create;
 mod decoupling;
 mod links;
 mod locks;
+mod logged;
 mod open;
 mod policies;
 mod questions;
