@@ -115,8 +115,17 @@ impl Bench {
     fn walked(&mut self, root: Ino) -> Usage {
         let (mut used, mut seen) = (Usage::default(), BTreeSet::new());
         let tree = &self.namespace.tree;
-        let in_trash = tree.quotas.trashed.iter().filter(|(_, of)| tree.is_within(**of, root));
-        let mut todo: Vec<Ino> = in_trash.map(|(tree, _)| *tree).chain([root]).collect();
+        let mut todo = vec![root];
+        // A removed tree may be of a directory that was removed, too.
+        let removed = &tree.quotas.trashed;
+        let mut top = 0;
+        while let Some(above) = todo.get(top).copied() {
+            let below = removed.iter().filter(|(_, of)| tree.is_within(**of, above));
+            let new: Vec<Ino> =
+                below.map(|(tree, _)| *tree).filter(|it| !todo.contains(it)).collect();
+            todo.extend(new);
+            top += 1;
+        }
         while let Some(dir) = todo.pop() {
             let list =
                 |namespace: &mut Namespace| namespace.list(&cred(0), dir, None, usize::MAX, true);
