@@ -363,7 +363,7 @@ impl Model {
             let kept = change.mode.unwrap_or(attr.mode & MODE_PERMISSIONS);
             if !attr.is_dir() && (change.uid.is_some() || change.gid.is_some()) {
                 change.mode = Some(kept & !(SET_UID | SET_GID));
-            } else if !attr.is_dir() && change.mode.is_some() && !cred.in_group(attr.gid) {
+            } else if change.mode.is_some() && !cred.in_group(change.gid.unwrap_or(attr.gid)) {
                 change.mode = Some(kept & !SET_GID);
             }
         }

@@ -201,15 +201,14 @@ impl Planner<'_> {
     }
 }
 
-/// A caller other than root loses the set-id bits when it changes the owner, or the mode of a file
-/// of a foreign group.
+/// A caller other than root loses the set-id bits of a file with a change of its owner, and the
+/// set-group-id bit of a file or directory of a foreign group with a change of its mode.
 fn strip_set_id(cred: &Cred, inode: &Inode, change: &mut AttrChange) {
     if (change.uid.is_some() || change.gid.is_some()) && !inode.is_dir() {
         let mode = change.mode.unwrap_or(inode.mode & MODE_PERMISSIONS);
         change.mode = Some(mode & !(SET_UID | SET_GID));
     } else if let Some(mode) = change.mode
-        && !inode.is_dir()
-        && !cred.in_group(inode.gid)
+        && !cred.in_group(change.gid.unwrap_or(inode.gid))
     {
         change.mode = Some(mode & !SET_GID);
     }

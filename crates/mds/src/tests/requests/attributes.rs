@@ -1,7 +1,7 @@
 use types::{AttrChange, Errno, Timestamp, XattrFlags};
-use wire::{Answer, ChangeOp, Op, ReadOp};
+use wire::{Answer, ChangeOp, NewInode, Op, ReadOp};
 
-use crate::tests::cluster::{chmod, user};
+use crate::tests::cluster::{DIR, chmod, user};
 use crate::tests::fixture::{NOTHING, Tree, guest};
 
 const NONE: AttrChange =
@@ -110,6 +110,22 @@ fn a_user_gives_a_file_to_one_of_its_groups_only() {
     assert_eq!(tree.guest_refusal(op(9)), Some(Errno::NotPermitted));
     let member = types::Cred { groups: vec![9], ..guest() };
     assert_eq!(tree.answer_as(&member, op(9)), Ok(Answer::Done));
+}
+
+#[test]
+fn an_owner_outside_the_group_loses_the_set_group_id_bit_of_a_directory() {
+    let mut tree = Tree::new();
+    let parent = tree.open;
+    let change = AttrChange { mode: Some(0o2777), gid: Some(5), ..NONE };
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: parent, change })).unwrap();
+    let new = NewInode { mode: DIR, ..NewInode::default() };
+    let op = Op::Change(ChangeOp::Create { parent, name: b"new", new });
+    let Ok(Answer::Attr(made)) = tree.answer_as(&guest(), op) else { panic!() };
+    assert_eq!(made.mode & 0o7777, 0o2755);
+    let op = ChangeOp::SetAttr { ino: made.ino, change: chmod(0o2775) };
+    tree.answer_as(&guest(), Op::Change(op)).unwrap();
+    let attr = tree.attr(made.ino);
+    assert_eq!((attr.gid, attr.mode & 0o7777), (5, 0o775));
 }
 
 #[test]
