@@ -22,6 +22,7 @@ mod fuzz;
 mod hook;
 mod instructions;
 mod message;
+mod miri;
 mod package;
 mod prose;
 mod python;
@@ -51,6 +52,9 @@ usage: cargo xtask CHORE [ARGUMENT]...
   properties [RUNS]  run the property tests with other seeds, 10 times or as often as told
   fuzz [TARGET] [--seconds N]
                      feed a decoder random bytes (without TARGET: list the targets)
+  miri [--schedules N]
+                     the tests of the memory that a job's processes share, in Miri; the test with
+                     threads in 16 schedules or as many as told
   tools              build, once, the third-party programs: those that test the mount, and mdBook
   book               build the book of docs/SUMMARY.md into target/book, with mdBook
   long [NAME]        long tests of the mount: git, builds, SQLite, rsync, ... (Debian packages)
@@ -122,6 +126,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "words" => tidy::show_words(root, rest),
         "sim" => sim(root, rest),
         "properties" => properties(root, rest),
+        "miri" => miri::run(root, rest),
         "fuzz" => fuzz::run(root, rest),
         "tools" => no_arguments(rest).and_then(|()| tools::install(root)),
         "book" => no_arguments(rest).and_then(|()| tools::book(root)),
