@@ -25,6 +25,9 @@ pub(crate) struct Marker {
 /// The marker while it is being written.
 const MARKER_NEW: &str = "cudele-cluster.new";
 
+/// The file in a store (a directory) that has its id.
+const STORE_ID: &str = "cudele-store";
+
 /// The default store of a cluster.
 pub(crate) fn default_store(dir: &Path) -> String {
     format!("dir:{}", dir.join("store").display())
@@ -47,6 +50,7 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Marker>> {
     match known {
         (Some(cluster), Some(store)) if text.ends_with('\n') => {
             let group = field(&text, "group").and_then(|group| group.parse().ok());
+            let store = moved_store(dir, &store).unwrap_or(store);
             Ok(Some(Marker { cluster, store, group }))
         }
         _ => {
@@ -59,6 +63,22 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Marker>> {
             .remedy("`cudele up` or `cudele fsck --repair` writes it again"))
         }
     }
+}
+
+/// The store in the cluster's directory, if that directory was moved or copied with it since: the
+/// named store is gone then, or has the same id.
+fn moved_store(dir: &Path, named: &str) -> Option<String> {
+    let named = Path::new(named.strip_prefix("dir:")?);
+    let beside = dir.join("store");
+    let id = fs::read(beside.join(STORE_ID)).ok()?;
+    let is_same = |known: PathBuf| beside.canonicalize().is_ok_and(|beside| beside == known);
+    if named.canonicalize().is_ok_and(is_same) {
+        return None;
+    }
+    let other = fs::read(named.join(STORE_ID));
+    let is_gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    let is_moved = other.as_ref().map_or_else(is_gone, |known| *known == id);
+    is_moved.then(|| default_store(dir))
 }
 
 /// Writes the marker, durably with its directory.
@@ -115,7 +135,7 @@ pub(crate) fn new_id() -> Result<String> {
 }
 
 fn is_store(dir: &Path) -> bool {
-    dir.join("cudele-store").exists()
+    dir.join(STORE_ID).exists()
 }
 
 /// An entry that a cluster's directory cannot have, and whether a cluster was started here.

@@ -207,8 +207,8 @@ pub struct Create<'a> {
 }
 
 impl<'a> Create<'a> {
-    /// The create that makes an inode as it is now, under this name. The names of a directory, which
-    /// are its length, come with their own events.
+    /// The create that makes an inode as it is now, under this name. The length of a directory
+    /// (its names) is left out: each name has its own event.
     #[must_use]
     pub fn of(at: EntryName<'a>, inode: InodeSnapshot<'a>) -> Self {
         let InodeSnapshot { attr, data, extra } = inode;

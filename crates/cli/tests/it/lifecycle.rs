@@ -218,3 +218,34 @@ fn a_command_that_names_no_cluster_fails_if_it_could_mean_several() {
     assert_eq!(run(&["ls", "/"]).1, "mine\n", "the only one once more");
     assert_eq!(run(&["down"]).0, Some(0));
 }
+
+#[test]
+fn a_cluster_starts_where_its_directory_was_moved() {
+    let mut cluster = Cluster::up();
+    cluster.run(&["mkdir", "/kept"]);
+    cluster.run(&["down"]);
+    let before = cluster.dir.clone();
+    cluster.dir = cluster.home.join("moved");
+    fs::rename(before, &cluster.dir).unwrap();
+    cluster.start();
+    assert_eq!(cluster.names("/"), ["kept"]);
+}
+
+#[test]
+fn a_copy_of_a_cluster_leaves_the_original_alone() {
+    let mut cluster = Cluster::up();
+    cluster.run(&["mkdir", "/kept"]);
+    cluster.run(&["down"]);
+    let (before, copy) = (cluster.dir.clone(), cluster.home.join("copy"));
+    let copied = Command::new("cp").args(["-a".as_ref(), &*before, &*copy]).status().unwrap();
+    assert!(copied.success());
+    cluster.dir = copy;
+    cluster.start();
+    cluster.run(&["mkdir", "/new"]);
+    cluster.run(&["down"]);
+    assert_eq!(cluster.start()["store"], format!("dir:{}/store", cluster.dir.display()));
+    cluster.run(&["down"]);
+    cluster.dir = before;
+    cluster.start();
+    assert_eq!(cluster.names("/"), ["kept"]);
+}
