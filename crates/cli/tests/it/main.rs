@@ -41,6 +41,7 @@ mod quotas;
 mod quoting;
 mod ranks;
 mod readme;
+mod releases;
 mod rename;
 mod room;
 mod sharing;
