@@ -65,6 +65,17 @@ impl Layout {
             sys::open_directory(directory.as_fd(), name)
                 .map_err(to_error("open a part of the store"))
         };
+        // Nothing in these two outlives the processes, and tools for backups drop empty directories.
+        for part in [TMP, LOCKS] {
+            sys::make_directory(directory.as_fd(), part)
+                .map_err(to_error("create a part of the store"))?;
+        }
+        let has_objects = sys::exists(directory.as_fd(), OBJECTS);
+        if !has_objects.map_err(to_error("open a part of the store"))? {
+            let cause = format!("the folder {OBJECTS:?} of the store is missing");
+            return Err(Error::new(Errno::BadMessage, store, cause)
+                .remedy("all data was in this folder: bring it back from a backup"));
+        }
         let (objects, tmp, locks) = (part(OBJECTS)?, part(TMP)?, part(LOCKS)?);
         scratch::sweep(tmp.as_fd());
         drop(lock);

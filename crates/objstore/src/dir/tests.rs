@@ -56,6 +56,23 @@ fn what_root_writes_belongs_to_the_owner_of_the_store() {
 }
 
 #[test]
+fn a_copy_of_a_store_without_empty_directories_opens() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path();
+    put(&DirStore::open(root, true).unwrap(), "put/whole", b"x");
+    std::fs::remove_dir_all(root.join("locks")).unwrap();
+    std::fs::remove_dir(root.join("tmp")).unwrap();
+    let store = DirStore::open(root, false).unwrap();
+    assert_eq!(store.get("put/whole").unwrap().0, b"x");
+    put(&store, "put/again", b"y");
+    drop(store.lock("mon/leader", "mon.a").unwrap());
+    drop(store);
+    std::fs::rename(root.join("objects"), root.join("elsewhere")).unwrap();
+    let error = DirStore::open(root, false).unwrap_err();
+    assert_eq!(error.errno, Errno::BadMessage);
+}
+
+#[test]
 fn root_gives_no_file_away_that_it_did_not_make() {
     use std::os::unix::fs::{MetadataExt, chown};
 
