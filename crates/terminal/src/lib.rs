@@ -26,9 +26,18 @@ use std::path::Path;
 
 use cudele::{Errno, Error};
 
-/// The system's error about a file.
+/// The system's error about a file of this machine.
 pub fn io(path: &Path, error: &std::io::Error) -> Error {
     let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
     let errno = errno.map_or(Errno::Io, Errno::from_code);
-    Error::new(errno, path.display().to_string(), error.to_string())
+    let remedy = if errno == Errno::NotFound {
+        "this is a path of this machine: check it"
+    } else if matches!(errno, Errno::Access | Errno::NotPermitted) {
+        "this is a path of this machine: `ls -ld` shows owner and mode"
+    } else if errno == Errno::NoSpace {
+        "make room on the disk of this machine"
+    } else {
+        ""
+    };
+    Error::new(errno, path.display().to_string(), error.to_string()).remedy(remedy)
 }
