@@ -4,7 +4,7 @@
 //!
 //! Not for measuring: `cudele` printed every figure. Invariant: every drawn or tabulated value is
 //! in a result's rows or, marked as published, in a description.
-mod axis;
+pub(crate) mod axis;
 mod chart;
 mod describe;
 mod figure;
@@ -16,8 +16,8 @@ mod pick;
 mod readme;
 mod results;
 mod run;
-mod scene;
-mod svg;
+pub(crate) mod scene;
+pub(crate) mod svg;
 mod table;
 
 use std::path::PathBuf;
