@@ -11,7 +11,7 @@ mod figure;
 mod machine;
 mod output;
 mod page;
-mod paint;
+pub(crate) mod paint;
 mod pick;
 mod readme;
 mod results;

@@ -24,31 +24,25 @@ const POINTS: usize = 900;
 
 struct PanelOf {
     title: &'static str,
+    /// Whether the scale is logarithmic.
+    log: bool,
     lines: Vec<Figure>,
 }
 
 fn panels() -> Vec<PanelOf> {
+    let panel = |title, log, lines| PanelOf { title, log, lines };
+    let memory: Vec<Figure> = vec![
+        ("daemon", |sample| memory_mib(sample, true)),
+        ("client", |sample| memory_mib(sample, false)),
+    ];
+    let answers: Vec<Figure> =
+        vec![("probe", |sample| sample.stall_ms), ("machine", |sample| sample.machine_ms)];
     vec![
-        PanelOf {
-            title: "resident memory of the largest process, MiB",
-            lines: vec![
-                ("daemon", |sample| memory_mib(sample, true)),
-                ("client", |sample| memory_mib(sample, false)),
-            ],
-        },
-        PanelOf { title: "open descriptors of one process", lines: vec![("", descriptors)] },
-        PanelOf { title: "objects in the store", lines: vec![("", |sample| real(sample.objects))] },
-        PanelOf {
-            title: "segments of all journals",
-            lines: vec![("", |sample| real(sample.segments))],
-        },
-        PanelOf {
-            title: "slowest answer in a second, ms",
-            lines: vec![
-                ("probe", |sample| sample.stall_ms),
-                ("machine", |sample| sample.machine_ms),
-            ],
-        },
+        panel("resident memory of the largest process, MiB", false, memory),
+        panel("open descriptors of one process", false, vec![("", descriptors)]),
+        panel("objects in the store", false, vec![("", |sample| real(sample.objects))]),
+        panel("segments of all journals", false, vec![("", |sample| real(sample.segments))]),
+        panel("slowest answer in a second, ms", true, answers),
     ]
 }
 
@@ -91,7 +85,7 @@ fn draw(
         scene.text(spot(x, top - 8.0), name, Ink::Series(at), Anchor::End);
     }
     let values = panel.lines.iter().flat_map(|(_, figure)| samples.iter().map(figure));
-    let scale = Scale::of(values, false, bottom, top);
+    let scale = Scale::of(values, panel.log, bottom, top);
     for mark in scale.marks() {
         let Some(y) = scale.place(mark) else { continue };
         scene.line(spot(LEFT, y), spot(RIGHT, y), Ink::Grid, 1.0);

@@ -22,8 +22,8 @@ const LARGE_A_DAY: f64 = 20_000_000.0;
 /// The fewest names that an incident adds to it.
 const LARGE_LEAST: u64 = 8_000;
 /// Names of each of two clients in a burst, and the most bursts that fill a journal.
-const BURST_EACH: u64 = 6_000;
-const BURSTS_MAX: u32 = 16;
+const BURST_EACH: u64 = 20_000;
+const BURSTS_MAX: u32 = 10;
 /// Directories of a hoarder, and its files in each.
 const HOARD_DIRS: u64 = 4;
 const HOARD_FILES: u64 = 500;
@@ -84,7 +84,7 @@ fn untrimmed_journal(stage: &mut Stage, random: &mut Rng) -> Result<String> {
     let (dir, store) = (stage.scratch()?, store_dir(stage)?);
     let Some(disk) = &mut stage.disk else { return Err(fault("the store has no disk of its own")) };
     disk.refuse(&store)?;
-    let filled = fill_journal(stage, &dir, SEGMENTS_MAX + 8);
+    let filled = fill_journal(stage, &dir, SEGMENTS_MAX + 2);
     stage.wait(millis(random, 1000, 3000));
     let longest = stage.cluster.counter_of(0, "journal_segments");
     let conditions = stage.health()?;
@@ -211,7 +211,7 @@ fn balancer_circles(stage: &mut Stage, random: &mut Rng) -> Result<String> {
 
 fn full_journal_restart(stage: &mut Stage) -> Result<String> {
     let dir = stage.scratch()?;
-    let names = fill_journal(stage, &dir, SEGMENTS_MAX - 2)?;
+    let names = fill_journal(stage, &dir, SEGMENTS_MAX)?;
     let segments = stage.cluster.counter_of(0, "journal_segments")?;
     for pid in stage.all_servers()? {
         stage.kill(pid)?;

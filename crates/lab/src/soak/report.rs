@@ -10,7 +10,7 @@ use terminal::io;
 use super::drawing;
 use super::records::{Episode, Records, RunSettings, Sample};
 use super::schedule::Incident;
-use crate::experiment::svg;
+use crate::experiment::{paint, svg};
 use crate::harness::stats::real;
 
 /// The least, the last and the largest value of a line of the drawing.
@@ -27,6 +27,8 @@ pub(super) fn write(records: &Records, settings: &RunSettings) -> Result<String>
     let path = records.path("soak.svg");
     if let Some(scene) = drawing::scene(settings, &samples, &episodes) {
         std::fs::write(&path, svg::alone(&scene)).map_err(|error| io(&path, &error))?;
+        let path = records.path("soak.png");
+        std::fs::write(&path, paint::picture(&scene)?).map_err(|error| io(&path, &error))?;
     }
     Ok(table(settings, &samples, &episodes))
 }

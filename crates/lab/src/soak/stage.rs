@@ -22,10 +22,11 @@ use crate::harness::job::{Job, Task};
 use crate::harness::process;
 use crate::harness::soak::{SoakJob, SoakRole};
 
-/// Small, so that a run of minutes fills and trims the journal, and balances often.
-const SETTINGS: [&str; 2] = ["segment_bytes_max=65536", "balance_interval_ms=1000"];
-/// The segments that a journal has before its rank trims it: the default of servers.
-pub(super) const SEGMENTS_MAX: u64 = 16;
+/// Small journals, so that a run of minutes fills and trims them, and frequent balancing.
+const SETTINGS: [&str; 3] =
+    ["segment_bytes_max=524288", "segments_max=4", "balance_interval_ms=1000"];
+/// The segments that a journal has before its rank trims it.
+pub(super) const SEGMENTS_MAX: u64 = 4;
 pub(super) const WRITERS: u32 = 8;
 const READERS: u32 = 2;
 const WRITER_PACE: Duration = Duration::from_millis(10);
