@@ -288,8 +288,9 @@ impl Run {
             .map_err(|error| stage::fault(format!("{}: {error}", incident.name())))?;
         let end_seconds = self.watched.seconds();
         let healed = self.stage.heal()?;
-        outages(&|all| all.iter_mut().for_each(|one| one.end_ns = one.end_ns.min(clock_ns())));
         self.hear_probe()?;
+        // Also the first seconds afterwards: the servers trim and remove what was left.
+        outages(&|all| all.iter_mut().for_each(|one| one.end_ns = one.end_ns.min(clock_ns())));
         let verdict = self.judged(allowance.errors)?;
         #[allow(clippy::cast_precision_loss, reason = "below an hour")]
         let stall_ms = self.watched.slowest_us.load(Ordering::Relaxed) as f64 / 1e3;
