@@ -289,7 +289,7 @@ impl Run {
         let end_seconds = self.watched.seconds();
         let healed = self.stage.heal()?;
         self.hear_probe()?;
-        // Also the first seconds afterwards: the servers trim and remove what was left.
+        // Also the first seconds afterwards: the servers trim their journals then.
         outages(&|all| all.iter_mut().for_each(|one| one.end_ns = one.end_ns.min(clock_ns())));
         let verdict = self.judged(allowance.errors)?;
         #[allow(clippy::cast_precision_loss, reason = "below an hour")]

@@ -96,7 +96,7 @@ impl RecordLine {
     }
 }
 
-/// A line of the probe: what it saw in about a second.
+/// A line of the probe about one second of its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProbeLine {
     /// The end of the slowest operation, on the monotonic clock of the machine.

@@ -1,5 +1,5 @@
-//! The file system of the store: a tmpfs that only this run sees, which can be filled, and whose
-//! directories can refuse writes.
+//! The file system of the store: a tmpfs of this run alone, which can be filled, and can refuse
+//! the objects of directories.
 //!
 //! Invariant: dropping it unmounts. It exists in a mount namespace of this run, so that the machine
 //! never sees it.

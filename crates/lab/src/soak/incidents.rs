@@ -1,4 +1,4 @@
-//! What happens in each incident, and what must be true afterwards.
+//! The incidents: the trouble of each, and the figure that proves the recovery.
 //!
 //! Each function makes the trouble, ends the trouble, and waits for the figure that proves the
 //! recovery. The rest, health and the names, is judged after every incident alike. Invariant: an

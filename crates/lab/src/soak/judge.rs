@@ -1,7 +1,7 @@
 //! The judge: compares the records of the writers with the names in the namespace.
 //!
-//! A name that the system acknowledged must exist until its removal is sent, and a name whose
-//! removal was acknowledged must not exist. An operation is uncertain if it has no answer, or an
+//! A name that the system acknowledged must exist until its removal is sent, and after the answer
+//! to the removal the name must not exist. An operation is uncertain if it has no answer, or an
 //! error, or if its client was killed before the next sync. Invariant: the writers work while the
 //! judge looks, so an operation between two readings of a record is uncertain for that comparison.
 
@@ -83,7 +83,7 @@ fn numbers(fs: &Arc<Fs>, dir: &str) -> Result<Vec<(u32, u64)>> {
 struct KnownNames {
     certain: Set<u64>,
     uncertain: Set<u64>,
-    /// Operations whose effect is lost if the client and a server die now.
+    /// Operations since the last sync: a death of the client and of a server loses them.
     unsynced: Vec<u64>,
     /// The operation without an answer.
     open: Option<RecordLine>,
@@ -164,7 +164,7 @@ impl KnownNames {
     }
 }
 
-/// A record, and what its lines say so far.
+/// A record, and the names in its lines so far.
 #[derive(Debug, Default)]
 struct RecordReader {
     dir: String,

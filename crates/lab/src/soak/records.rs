@@ -55,7 +55,7 @@ pub(crate) struct Episode {
     pub(crate) end_seconds: f64,
     /// From the end of the incident until `cudele health` found nothing.
     pub(crate) heal_seconds: f64,
-    /// What was done, and the figures of the incident.
+    /// The figures of the incident, for readers.
     pub(crate) note: String,
     /// Names that the judge compared, and operations that writers recorded, since the episode
     /// before.

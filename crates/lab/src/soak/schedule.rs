@@ -36,7 +36,7 @@ pub(crate) enum Incident {
     StopMds,
 }
 
-/// What an incident may cost.
+/// The cost that is allowed to an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowance {
     /// The slowest answer to the probe, if it is announced to be above the common bound.

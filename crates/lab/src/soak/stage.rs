@@ -1,4 +1,4 @@
-//! The cluster of a run and its clients, and what incidents do to them.
+//! The cluster of a run, its clients, and the handles of incidents on both.
 //!
 //! Invariant: dropping it ends all clients and daemons, in this order.
 
@@ -176,7 +176,7 @@ impl Stage {
         *locked(&watched.clients) = self.clients.iter().filter_map(pid).collect();
     }
 
-    /// The sentence about a client that has ended by itself.
+    /// The sentence about a client that ended although no incident killed the client.
     pub(super) fn ended_client(&self) -> Option<String> {
         let ended = |client: &&StageClient| {
             let pid = client.crew.as_ref().and_then(Crew::pid);
@@ -289,7 +289,7 @@ impl Stage {
         healed.map_err(|error| fault(format!("{} ({})", error.cause, last.join(", "))))
     }
 
-    /// Runs a command of the product, and returns what it prints.
+    /// Runs a command of the product, and returns its output.
     pub(super) fn ask(&self, arguments: &[&str]) -> Result<Value> {
         let mut command = program()?;
         command.args(arguments).args(["--json", "--dir"]).arg(self.cluster.own_dir()?);

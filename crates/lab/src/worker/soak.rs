@@ -31,7 +31,7 @@ pub(super) fn work(fs: &Arc<Fs>, job: &SoakJob) -> Result<JobOutcome> {
     // A parent that was killed cannot end its clients.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|error| Error::new(Errno::Io, "soak", error.to_string()))?;
-    // As mounts do: the client gets capabilities, and returns to a restarted server by itself.
+    // As mounts do: the client gets capabilities, and returns to a restarted server unasked.
     fs.listen(|_| {})?;
     match job.role {
         SoakRole::Write => Writer::new(fs, job)?.run(job),
@@ -44,7 +44,7 @@ pub(super) fn work(fs: &Arc<Fs>, job: &SoakJob) -> Result<JobOutcome> {
 struct Writer {
     fs: Arc<Fs>,
     number: u32,
-    /// Names with even numbers are in the first directory, others in the second.
+    /// Names with even numbers are in the first directory, odd ones in the second.
     dirs: [Dir; 2],
     record: File,
     next: u64,
