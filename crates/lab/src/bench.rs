@@ -296,7 +296,7 @@ impl Name {
 
 /// An interrupt ends the client processes directly; this one runs just long enough to end the
 /// daemons and remove their files.
-fn interrupts() -> Result<Arc<AtomicBool>> {
+pub(crate) fn interrupts() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, flag.clone())

@@ -4,20 +4,20 @@
 //!
 //! Not for measuring: `cudele` printed every figure. Invariant: every drawn or tabulated value is
 //! in a result's rows or, marked as published, in a description.
-mod axis;
+pub(crate) mod axis;
 mod chart;
 mod describe;
 mod figure;
 mod machine;
 mod output;
 mod page;
-mod paint;
+pub(crate) mod paint;
 mod pick;
 mod readme;
 mod results;
 mod run;
-mod scene;
-mod svg;
+pub(crate) mod scene;
+pub(crate) mod svg;
 mod table;
 
 use std::path::PathBuf;

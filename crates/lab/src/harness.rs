@@ -18,4 +18,5 @@ pub(crate) mod rationed;
 pub(crate) mod row;
 pub(crate) mod share;
 pub(crate) mod sheet;
+pub(crate) mod soak;
 pub(crate) mod stats;

@@ -1,4 +1,4 @@
-//! `cudele-lab`: the benchmarks, and the published experiments that are made of them.
+//! `cudele-lab`: the benchmarks, the published experiments that are made of them, and the soak.
 //!
 //! `cudele bench` and `cargo xtask experiment` start it. The product's daemons and commands are in
 //! `cudele`, which it finds beside itself or on `PATH`. Invariant: `harness` imports neither
@@ -15,6 +15,7 @@
 mod bench;
 mod experiment;
 mod harness;
+mod soak;
 mod worker;
 
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ enum Command {
     Bench(bench::Args),
     /// Run the commands of the published figures, and draw what they print
     Experiment(experiment::Args),
+    /// Run a cluster under load through a seeded list of incidents, and judge each answer
+    Soak(soak::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Bench(args) => bench::run(context, args),
         Command::Experiment(args) => experiment::run(args),
+        Command::Soak(args) => soak::run(context, args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -73,6 +77,8 @@ mod tests {
             "cudele --json --dir /tmp/x bench all --quick",
             "cudele bench --worker",
             "cudele experiment creates --quick --root /srv/cudele",
+            "cudele soak --minutes 10 --seed 7 --dir /tmp/x",
+            "cudele soak --continue --dir /tmp/x",
         ] {
             let parsed = Arguments::try_parse_from(line.split_whitespace());
             assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());

@@ -20,6 +20,8 @@ mod nothing;
 mod per_event;
 mod raw;
 pub(crate) mod rocks;
+mod soak;
+mod soak_probe;
 mod synced;
 mod workflow;
 
@@ -101,6 +103,7 @@ fn perform(job: &Job) -> Result<JobOutcome> {
         Task::Change(task) => change::changes(job, task),
         Task::MakeDataset(task) => dataset::make(job, task),
         Task::ReadDataset(task) => dataset::read(job, task),
+        Task::Soak(task) => soak::work(&mount(job)?, task),
         Task::Compile(task) => compile::run(&mount(job)?, task),
     }
 }

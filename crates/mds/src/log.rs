@@ -73,6 +73,8 @@ pub(crate) struct Log {
     /// The last of `segments` is still written to.
     open: bool,
     next_index: u64,
+    /// Bytes of the session summaries with which the last segment begins.
+    summary_bytes: u64,
     flights: VecDeque<Flight>,
     /// Everything up to here was handed to the store.
     written: Seq,
@@ -90,6 +92,7 @@ impl Log {
             segments: VecDeque::new(),
             open: false,
             next_index: 0,
+            summary_bytes: 0,
             flights: VecDeque::new(),
             written: Seq(0),
             safe: Seq(0),

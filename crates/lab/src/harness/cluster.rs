@@ -15,6 +15,8 @@ use cudele::{
     AttrChange, Cluster, Errno, Error, Fs, Ino, Locator, MdsEntry, MdsState, Policy, Result,
 };
 
+use wire::ClusterMap;
+
 use super::job::{Job, Task};
 use super::process;
 
@@ -328,20 +330,31 @@ impl TestCluster {
     pub(crate) fn restart(&mut self) -> Result<()> {
         let dir = self.own_dir()?.to_owned();
         self.stop()?;
-        let done = program()?
-            .arg("up")
-            .arg("--json")
-            .arg("--dir")
-            .arg(&dir)
-            .env("CUDELE_STATE", self.state())
-            .stdin(Stdio::null())
-            .output();
-        let done = done.map_err(|error| failed(error.to_string()))?;
+        self.up(&[])?;
+        self.cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
+        Ok(())
+    }
+
+    /// Starts the daemons of the cluster that do not run, with these options of `cudele up`.
+    pub(crate) fn up(&self, options: &[&str]) -> Result<()> {
+        let mut command = program()?;
+        command.args(["up", "--json"]).args(options).arg("--dir").arg(self.own_dir()?);
+        command.env("CUDELE_STATE", self.state()).stdin(Stdio::null());
+        let done = command.output().map_err(|error| failed(error.to_string()))?;
         if !done.status.success() {
             return Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned()));
         }
-        self.cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
         Ok(())
+    }
+
+    /// The map of the cluster.
+    pub(crate) fn status(&self) -> Result<ClusterMap> {
+        self.cluster.status()
+    }
+
+    /// Puts a balancer policy in force.
+    pub(crate) fn set_balancer(&self, name: &str, text: &str) -> Result<()> {
+        self.cluster.set_balancer(name, text).map(drop)
     }
 
     /// The directory of a cluster that the experiment has made.
@@ -375,7 +388,8 @@ impl TestCluster {
         self.cluster.mount()?.sync().map(|_| ())
     }
 
-    fn stop(&mut self) -> Result<()> {
+    /// Stops the daemons cleanly: the store has everything then.
+    pub(crate) fn stop(&mut self) -> Result<()> {
         self.cluster.stop()?;
         if let Some(mut child) = self.mds.take() {
             let _ = child.wait();
@@ -443,6 +457,19 @@ fn daemons_of(dir: &Path) -> Vec<u32> {
         daemon && words.any(|word| word == dir.as_os_str().as_bytes())
     };
     pids.filter(ours).collect()
+}
+
+/// The names and processes of the daemons of a cluster, also of those that the monitor does not
+/// know.
+pub(crate) fn daemons_in(dir: &Path) -> Vec<(String, u32)> {
+    daemons_of(dir).into_iter().map(|pid| (daemon_name(pid), pid)).collect()
+}
+
+/// `mon`, or `mds` with the process: a standby serves a rank after a takeover.
+fn daemon_name(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let monitor = line.split(|byte| *byte == 0).nth(1) == Some(b"mon");
+    if monitor { "mon".to_owned() } else { format!("mds[{pid}]") }
 }
 
 pub(crate) fn program() -> Result<Command> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::files::At;
+use super::soak::SoakJob;
 
 /// The time for which a [`Hammer`] works behind its window, so that the measured clients have its
 /// load until they stop.
@@ -116,6 +117,8 @@ pub(crate) enum Task {
     ReadDataset(Dataset),
     /// Send the requests of a job that compiles a source tree.
     Compile(Compile),
+    /// Be a client of `soak` until the parent ends this process.
+    Soak(SoakJob),
 }
 
 /// See [`Task::Compile`].

@@ -14,6 +14,23 @@ pub(crate) fn terminate(pid: u32) -> Result<()> {
     send(pid, Signal::TERM).map(drop)
 }
 
+/// Stops a process of ours until [`resume`].
+pub(crate) fn suspend(pid: u32) -> Result<()> {
+    send(pid, Signal::STOP).map(drop)
+}
+
+/// Lets a stopped process of ours continue.
+pub(crate) fn resume(pid: u32) -> Result<()> {
+    send(pid, Signal::CONT).map(drop)
+}
+
+/// The open descriptors of a process.
+pub(crate) fn descriptors(pid: u32) -> Result<u64> {
+    let dir = PathBuf::from(format!("/proc/{pid}/fd"));
+    let entries = fs::read_dir(&dir).map_err(|error| terminal::io(&dir, &error))?;
+    Ok(entries.count() as u64)
+}
+
 /// Kills a process of ours, also one that is not a child of this process, and waits until it
 /// has ended: only then are its files closed and its locks free. A peer that sees its connection
 /// closed knows less, because the kernel closes the files of a process one after the other.

@@ -11,6 +11,8 @@
     reason = "I/O edge: tests start the program, read what it prints and say what they skip"
 )]
 
+mod soak;
+
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,10 +1,13 @@
 use journal::{SegmentHeader, Writer};
-use metastore::request::segment_name;
-use types::{ConnId, Rank, Tid};
+use metastore::request::{StoreResult, segment_name};
+use types::{ClientId, ConnId, Rank, Tid};
 use wire::Answer;
 
+use super::write::LogCx;
 use super::*;
-use crate::MdsEffects;
+use crate::session::Sessions;
+use crate::store::StoreOps;
+use crate::{Counters, MdsEffects};
 
 /// A journal whose last write failed so often and was repeated under another name: the first
 /// write to a segment, or a later one.
@@ -72,4 +75,27 @@ fn session_records_are_continued_by_the_next_whole_segment() {
     for failures in 1..3 {
         assert!(written_again(true, failures).is_continued(), "the beginning of a segment is");
     }
+}
+
+#[test]
+fn summaries_larger_than_a_segment_do_not_begin_one_at_each_write() {
+    let (mut log, mut sessions) = (Log::new(), Sessions::default());
+    (1..200).for_each(|client| sessions.recovered(ClientId(client), Tid(7)));
+    let settings = Settings { segment_bytes_max: 100, ..Settings::default() };
+    let (mut store, mut counters) = (StoreOps::new(Rank(0)), Counters::default());
+    let mut effects = MdsEffects::default();
+    for _ in 0..50 {
+        log.append(Moment(0), Origin::default(), &Event::NOTHING);
+        let (rank, now) = (Rank(0), Moment(0));
+        let (log, counters) = (&mut log, &mut counters);
+        let (sessions, settings, store) = (&sessions, &settings, &mut store);
+        let mut cx = LogCx { log, sessions, store, counters, settings, rank, now };
+        cx.step(true, &mut effects);
+        let token = cx.log.flights.front().and_then(|flight| flight.token).expect("a write");
+        cx.stored(token, Ok(StoreResult::Done), &mut effects);
+    }
+    // The summaries have more than 1,000 bytes, and each event has some 40.
+    assert!(log.summary_bytes > 1000, "{}", log.summary_bytes);
+    assert!(log.segment_count() < 5, "{} segments", log.segment_count());
+    assert!(counters.journal_bytes < 50 * log.summary_bytes / 5, "{}", counters.journal_bytes);
 }

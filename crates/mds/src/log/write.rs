@@ -47,15 +47,20 @@ impl LogCx<'_> {
         let log = &mut *self.log;
         let busy = log.segments.back().map(|segment| segment.index);
         let in_flight = log.flights.iter().any(|flight| Some(flight.segment) == busy);
-        let full = log.segments.back().is_none_or(|s| s.bytes >= self.settings.segment_bytes_max);
+        // After a restart the summaries may be larger than a segment. At least half of each segment
+        // is events, else each write would repeat all summaries.
+        let most = self.settings.segment_bytes_max.max(log.summary_bytes.saturating_mul(2));
+        let full = log.segments.back().is_none_or(|s| s.bytes >= most);
         let mut data = Vec::new();
         if !log.open || full || in_flight {
             // Every segment lists which requests are done, so that older segments can go.
+            let before = log.buffer.bytes();
             for (client, tids) in self.sessions.summaries() {
                 for tid in tids {
                     log.buffer.append(Origin::default(), &Event::Session { client, tid });
                 }
             }
+            log.summary_bytes = log.buffer.bytes().saturating_sub(before);
             let index = log.next_index;
             log.next_index += 1;
             let first_seq = Seq(log.written.0 + 1);
