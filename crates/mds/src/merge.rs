@@ -16,6 +16,7 @@ mod check;
 mod interrupted;
 mod logged;
 mod moving;
+mod outdated;
 mod receive;
 mod rights;
 mod step;
@@ -107,6 +108,8 @@ struct Merge {
     journal: JournalId,
     /// Directories that the journal itself created; in a log of requests, all inodes.
     new_dirs: Set<Ino>,
+    /// Whether an event took a name from a file with several names, or gave such a name.
+    takes_links: bool,
     /// Whether the whole subtree was searched for an inode in vain: all its directories are in
     /// memory.
     searched: bool,

@@ -12,6 +12,7 @@ use types::{EntryName, Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
 
 use super::logged::LogUser;
+use super::outdated::{self, Extent};
 use super::step::Slice;
 use super::{Merge, MergeCx, SAMPLES_MAX, check};
 
@@ -279,7 +280,14 @@ impl MergeCx<'_> {
         if dry_run {
             return None;
         }
-        let outcome = self.execute_merged(merge, event);
+        let outcome = match self.extent_of(merge, event) {
+            Extent::Whole => self.execute_merged(merge, event),
+            Extent::Leaves(EntryName { dir: parent, name }, time) => {
+                let leaves = Event::Unlink { parent, name, ino: Ino(0), time };
+                self.execute_merged(merge, &leaves)
+            }
+            Extent::Nothing => ApplyOutcome::Done,
+        };
         for dir in self.namespace.adopters() {
             // It has names now that the journal did not give it.
             merge.new_dirs.remove(&dir);
@@ -294,23 +302,28 @@ impl MergeCx<'_> {
     /// Applies an event, so that recovery can repeat it if it can read the journal.
     pub(super) fn execute_merged(&mut self, merge: &mut Merge, event: &Event<'_>) -> ApplyOutcome {
         self.counters.merged_events += 1;
+        let is_about_links = self.namespace.is_about_links(event);
         let outcome = if event.kind() != EventKind::Create && merge.is_recorded() {
             self.merge_exactly(merge, event)
         } else if let Event::Create(create) = event
-            && self.is_linked_by_log(merge, create)
-            && self.namespace.peek(create.parent, create.name) == Ok(None)
+            && self.may_lack_name(merge, create)
+            && !matches!(self.namespace.peek(create.parent, create.name), Ok(Some(_)))
             && let Ok(attr) = self.namespace.getattr(create.ino)
         {
-            // The journal of the rank knows the file from its second name, and an earlier event of
-            // the log took the first one.
+            // The name is free: it was looked up, or the merge made the directory. The journal of
+            // the rank knows the file from its second name, and an earlier event of the client's
+            // journal took the first one.
             let Create { parent, name, ino, time, data, extra, .. } = *create;
             let (home, inode) = (Ino::LINKS, InodeSnapshot { attr, data, extra });
             self.merge_link(merge, &Event::Link { parent, name, ino, home, inode, time })
-        } else if self.namespace.is_about_links(event) {
+        } else if is_about_links {
             self.merge_link(merge, event)
         } else {
             self.namespace.apply(merge.seq, Mode::Merge, event)
         };
+        let is_linked = |ino| self.namespace.home_of(ino) == Some(Ino::LINKS);
+        merge.takes_links |=
+            is_about_links || matches!(outcome, ApplyOutcome::Replaced(loser) if is_linked(loser));
         self.purges.take_back_named(self.namespace, self.opens, event);
         outcome
     }
@@ -333,8 +346,18 @@ impl MergeCx<'_> {
 
     /// Whether a create cannot be applied without looking at the inode or the name.
     fn needs_look(&self, merge: &Merge, create: &Create<'_>) -> bool {
-        let is_users = merge.flags.strong_log && merge.rights.is_some();
-        is_users || may_meet_directory(merge, create) || self.is_linked_by_log(merge, create)
+        // A log is compared with the rights of its user, and with files of several names.
+        let is_compared =
+            merge.flags.strong_log && (merge.rights.is_some() || self.namespace.dirs().has_links());
+        is_compared || may_meet_directory(merge, create) || self.may_lack_name(merge, create)
+    }
+
+    /// How far an event is newer than what the rank knows: a log may be older.
+    fn extent_of<'a>(&self, merge: &Merge, event: &Event<'a>) -> Extent<'a> {
+        if !merge.flags.strong_log {
+            return Extent::Whole;
+        }
+        outdated::extent_of(self.namespace, event)
     }
 
     /// Whether the user whose log is merged may make a change. In a decoupled subtree the user may.
@@ -346,10 +369,13 @@ impl MergeCx<'_> {
         LogUser { namespace: self.namespace, cred, subtree }.check(event)
     }
 
-    /// Whether a create in the log of a client is of a file that has, or had, several names: the
-    /// journal of the rank has them, whatever the policy says.
-    fn is_linked_by_log(&self, merge: &Merge, create: &Create<'_>) -> bool {
-        merge.flags.strong_log && self.namespace.home_of(create.ino) == Some(Ino::LINKS)
+    /// Whether a create may be of a file with several names that lacks this one: the journal of the
+    /// rank has the names of such files, whatever the policy says, and so knows them when a client
+    /// merges its journal or log again after a crash.
+    fn may_lack_name(&self, merge: &Merge, create: &Create<'_>) -> bool {
+        merge.takes_links
+            && !merge.is_recorded()
+            && self.namespace.home_of(create.ino) == Some(Ino::LINKS)
     }
 
     /// Applies an event about an inode with several names, and journals it although the merge is

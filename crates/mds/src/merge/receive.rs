@@ -79,6 +79,7 @@ impl MergeCx<'_> {
             journal: JournalId::default(),
             new_dirs: Set::default(),
             searched: false,
+            takes_links: false,
             absent: Map::default(),
             trial: None,
             left_out: VecDeque::new(),
@@ -95,11 +96,15 @@ impl MergeCx<'_> {
         };
         self.merges.receiving.push(merge);
         if bytes == 0 {
-            // The journal is in the store: read it from there instead of from the client.
-            let object = String::from_utf8_lossy(object).into_owned();
-            self.store.begin(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
+            self.fetch_journal(id, object, effects);
         }
         Ok(Performed::Later)
+    }
+
+    /// Reads a journal from the store instead of from the client.
+    fn fetch_journal(&mut self, id: u64, object: &[u8], effects: &mut MdsEffects) {
+        let object = String::from_utf8_lossy(object).into_owned();
+        self.store.begin(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
     }
 
     /// Whether a list of runs may be in front of a journal: not if every event must be looked at.

@@ -65,7 +65,7 @@ impl Layout {
             sys::open_directory(directory.as_fd(), name)
                 .map_err(to_error("open a part of the store"))
         };
-        // Nothing in these two outlives the processes, and tools for backups drop empty directories.
+        // Nothing in these two outlives the processes. Tools for backups drop empty directories.
         for part in [TMP, LOCKS] {
             sys::make_directory(directory.as_fd(), part)
                 .map_err(to_error("create a part of the store"))?;

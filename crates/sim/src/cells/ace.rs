@@ -200,8 +200,8 @@ impl AceRun {
         });
         match judged {
             Ok(learned) => {
-                // The server's journal has a second name also where the directory is lost; the log
-                // of the client brings the directory back.
+                // The server's journal has a second name, and later changes of the file, also where
+                // the directory is lost; the log of the client brings the directory back.
                 let is_lost = |(step, is_there): (&usize, &bool)| {
                     !is_there && self.steps[*step].call.makes_directory()
                 };
@@ -211,7 +211,9 @@ impl AceRun {
                     let (place, is_asked) = (*place, matches!(way, StepWay::Request { .. }));
                     let shown = match (is_there, call) {
                         (true, _) => Shown::Memory,
-                        (false, CallKind::Link { .. }) if hides && is_asked => Shown::Perhaps,
+                        (false, call) if hides && is_asked && self.is_of_linked(call) => {
+                            Shown::Perhaps
+                        }
                         (false, _) => Shown::No,
                     };
                     self.cells.jobs[0].ledger.updates[place].shown = shown;
@@ -225,6 +227,20 @@ impl AceRun {
                 Err(Stop::Broken)
             }
         }
+    }
+
+    /// Whether a change is of a file to which the workload gave a second name.
+    fn is_of_linked(&self, call: &CallKind) -> bool {
+        let (CallKind::Link { ino, .. }
+        | CallKind::SetAttr { ino, .. }
+        | CallKind::SetData { ino, .. }
+        | CallKind::SetXattr { ino, .. }) = call
+        else {
+            return false;
+        };
+        let links =
+            |step: &AceStep| matches!(&step.call, CallKind::Link { ino: of, .. } if of == ino);
+        self.steps.iter().any(links)
     }
 
     fn judge(

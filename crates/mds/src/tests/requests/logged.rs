@@ -1,4 +1,5 @@
-//! The log of requests of a user, forged: it changes nothing that the user may not change.
+//! The log of requests of a user. Forged, it changes nothing that the user may not change; repeated
+//! after a crash, it undoes nothing that the rank's own journal has.
 
 use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
 use types::{Attr, AttrChange, ClientId, Cred, Epoch, Ino, Origin, RenameFlags, Seq, Timestamp};
@@ -207,4 +208,86 @@ fn a_log_changes_nothing_of_other_users_in_the_same_subtree() {
     let op =
         ChangeOp::Rename { parent: sticky, name: b"own", new_parent: open, new_name: b"o", flags };
     tree.answer_as(&me, Op::Change(op)).unwrap();
+}
+
+/// A file with the names `foo` and `bar`, which the rank's journal has. Its last change is newer
+/// than any log of these tests.
+fn linked_file(tree: &mut Tree) -> Attr {
+    let (parent, new) = (tree.open, wire::NewInode { mode: FILE, ..wire::NewInode::default() });
+    let op = ChangeOp::Create { parent, name: b"foo", new };
+    let Ok(Answer::Attr(made)) = tree.answer(Op::Change(op)) else { panic!() };
+    tree.answer(Op::Change(ChangeOp::Link { ino: made.ino, parent, name: b"bar" })).unwrap();
+    attr(tree, made.ino)
+}
+
+#[test]
+fn a_repeated_log_leaves_later_names_and_attributes() {
+    let mut tree = tree();
+    let (open, root, time) = (tree.open, Cred::root(), TIME);
+    let linked = linked_file(&mut tree);
+    let [gone, moved, left] = [0, 1, 2].map(|number| Ino((1 << 50) + number));
+    let rename = |name: &'static [u8], new_name: &'static [u8], ino| {
+        let attr = Attr { ino, mode: FILE, nlink: 1, ..Attr::default() };
+        let (moved, replaced) = (InodeSnapshot { attr, data: b"", extra: b"" }, Ino(0));
+        let (parent, new_parent, exchanged) = (open, open, None);
+        Event::Rename { parent, name, new_parent, new_name, moved, exchanged, replaced, time }
+    };
+    let (ino, home) = (linked.ino, open);
+    let report = merge(
+        &mut tree,
+        &root,
+        &[
+            create(&root, open, "bar", gone, FILE),
+            Event::Unlink { parent: open, name: b"bar", ino: Ino(0), time },
+            create(&root, open, "bar", moved, FILE),
+            rename(b"bar", b"moved", moved),
+            create(&root, open, "left", left, FILE),
+            rename(b"left", b"bar", left),
+            create(&root, open, "foo", ino, FILE),
+            rename(b"bar", b"foo", ino),
+            Event::SetXattr { ino, home, name: b"user.x", value: Some(b"1"), time },
+            Event::SetAttr { ino, home, change: chmod(0o600), time },
+            write(ino, home),
+        ],
+    );
+    assert_eq!(names(&mut tree, open), ["bar", "foo", "moved"], "{report:?}");
+    assert_eq!(attr(&mut tree, ino), linked);
+    assert_eq!(tree.lookup(open, "moved"), Ok(moved));
+}
+
+/// The server's journal has both names of a linked file, and not that the file was exchanged with
+/// another one before.
+#[test]
+fn a_repeated_log_keeps_the_names_of_an_exchanged_and_linked_file() {
+    let mut tree = tree();
+    let (open, root) = (tree.open, Cred::root());
+    let made = linked_file(&mut tree);
+    let (linked, other, dir) = (made.ino, Ino(1 << 50), Ino((1 << 50) + 1));
+    let snapshot = |ino| InodeSnapshot { attr: Attr { ino, ..made }, data: b"", extra: b"" };
+    let (inode, home, time) = (snapshot(linked), open, TIME);
+    let report = merge(
+        &mut tree,
+        &root,
+        &[
+            create(&root, open, "foo", other, FILE),
+            create(&root, open, "dir", dir, DIR | 0o755),
+            create(&root, dir, "b", linked, FILE),
+            Event::Rename {
+                parent: open,
+                name: b"foo",
+                new_parent: dir,
+                new_name: b"b",
+                moved: snapshot(other),
+                exchanged: Some(snapshot(linked)),
+                replaced: Ino(0),
+                time,
+            },
+            Event::Link { parent: open, name: b"bar", ino: linked, home, inode, time },
+        ],
+    );
+    assert_eq!(names(&mut tree, open), ["bar", "dir", "foo"], "{report:?}");
+    assert_eq!(names(&mut tree, dir), ["b"]);
+    let foo = tree.lookup(open, "foo");
+    assert_eq!((foo, attr(&mut tree, linked).nlink), (Ok(linked), 2), "{report:?}");
+    assert_eq!(tree.lookup(dir, "b"), Ok(other));
 }
