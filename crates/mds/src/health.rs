@@ -16,6 +16,8 @@ use crate::{Phase, Settings};
 
 /// A journal write, or the answer of a client to a revoke, is slow after this time.
 const SLOW_AFTER: Span = Span::from_millis(5000);
+/// A journal of more than so many times the wanted segments is long.
+const LONG_JOURNAL: usize = 2;
 /// A store with less than this part of its bytes left is nearly full.
 const NEAR_FULL_PART: u64 = 10;
 /// A store with so many bytes left is not nearly full.
@@ -107,6 +109,16 @@ impl HealthCx<'_> {
             let seconds = now.since(since).0 / 1_000_000_000;
             let text = format!("the object store has not finished a write for {seconds} s");
             found.push(warning("STORE_SLOW", text, "look at the disk, or at `ceph health detail`"));
+        }
+        let (segments, most) = (self.log.segment_count(), self.settings.segments_max);
+        if segments > most.saturating_mul(LONG_JOURNAL) {
+            let text = format!(
+                "the journal has {segments} segments, and should have at most {most}: directories \
+                 are not written to the object store, or not as fast as they change"
+            );
+            let remedy = "look for failed writes in the log of this server, at the disk, or at \
+                          `ceph health detail`; a new server would replay all segments";
+            found.push(warning("JOURNAL_LONG", text, remedy));
         }
         if let Some((since, what)) =
             self.longest_wait().filter(|(at, _)| now.since(*at) >= SLOW_AFTER)

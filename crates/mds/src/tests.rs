@@ -8,7 +8,7 @@
 mod caching;
 mod cluster;
 mod failures;
-mod fixture;
+pub(crate) mod fixture;
 mod hostile;
 mod invariants;
 mod parts;

@@ -14,10 +14,11 @@ const ERRORS: [&str; 7] = [
 ];
 
 /// The codes of the conditions that metadata servers report.
-pub const SERVER_CONDITIONS: [&str; 10] = [
+pub const SERVER_CONDITIONS: [&str; 11] = [
     "BALANCER_FAULT",
     "BALANCER_UNREADABLE",
     "DIRECTORY_DAMAGED",
+    "JOURNAL_LONG",
     "READ_ONLY",
     "REQUESTS_BLOCKED",
     "STORE_FAILED",

@@ -2,6 +2,7 @@ use types::Rank;
 use wire::Warning;
 
 use super::{HealthCx, Room};
+use crate::tests::fixture::Tree;
 use crate::{Mds, Phase, Settings};
 
 fn active() -> Mds {
@@ -36,4 +37,13 @@ fn warnings_about_the_store_end_with_their_cause() {
     assert_eq!(codes(&mds), ["STORE_READ_ONLY"]);
     mds.health.note_room(WHOLE);
     assert_eq!(codes(&mds), [""; 0]);
+}
+
+#[test]
+fn a_journal_of_more_than_twice_its_segments_is_long() {
+    let mut tree = Tree::new();
+    let mds = tree.mds_mut();
+    assert_eq!((codes(mds), mds.log.segment_count()), (Vec::new(), 1));
+    mds.settings.segments_max = 0;
+    assert_eq!(codes(mds), ["JOURNAL_LONG"]);
 }
