@@ -45,9 +45,18 @@ fn the_survivors_of_three_operations_are_those_of_the_promise() {
 /// fault.
 #[test]
 fn cases_that_broke_a_promise() {
-    for number in
-        [0x1_b173_0008, 0x5173_0007, 0x5175_0007, 0x13_e276_0014, 0xe_5203_0009, 0xd_2253_000b]
-    {
+    for number in [
+        0x1_b173_0008,
+        0x5173_0007,
+        0x5175_0007,
+        0x13_e276_0014,
+        0xe_5203_0009,
+        0xd_2253_000b,
+        0xe_0273_000f,
+        0x16_4273_000a,
+        0x18_b246_000e,
+        0x22_7273_0011,
+    ] {
         let case = AceCase::of_number(number).expect("a case has this number");
         let report = run_case(case, false).expect("the workload is possible");
         assert_eq!(report.violation, None, "{}", case.words());
