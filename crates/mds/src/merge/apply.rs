@@ -282,9 +282,12 @@ impl MergeCx<'_> {
         }
         let outcome = match self.extent_of(merge, event) {
             Extent::Whole => self.execute_merged(merge, event),
-            Extent::Leaves(EntryName { dir: parent, name }, time) => {
-                let leaves = Event::Unlink { parent, name, ino: Ino(0), time };
-                self.execute_merged(merge, &leaves)
+            Extent::Instead(events) => {
+                let mut outcome = ApplyOutcome::Done;
+                for event in events.into_iter().flatten() {
+                    outcome = self.execute_merged(merge, &event);
+                }
+                outcome
             }
             Extent::Nothing => ApplyOutcome::Done,
         };

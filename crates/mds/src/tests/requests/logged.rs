@@ -220,12 +220,23 @@ fn linked_file(tree: &mut Tree) -> Attr {
     attr(tree, made.ino)
 }
 
+/// The exchange of a moved inode with this one.
+fn exchange<'a>(rename: Event<'a>, back: InodeSnapshot<'a>) -> Event<'a> {
+    let Event::Rename { parent, name, new_parent, new_name, moved, replaced, time, .. } = rename
+    else {
+        panic!("{rename:?} moves nothing");
+    };
+    let exchanged = Some(back);
+    Event::Rename { parent, name, new_parent, new_name, moved, exchanged, replaced, time }
+}
+
 #[test]
 fn a_repeated_log_leaves_later_names_and_attributes() {
     let mut tree = tree();
     let (open, root, time) = (tree.open, Cred::root(), TIME);
     let linked = linked_file(&mut tree);
-    let [gone, moved, left] = [0, 1, 2].map(|number| Ino((1 << 50) + number));
+    let [gone, moved, left, swapped] = [0, 1, 2, 3].map(|number| Ino((1 << 50) + number));
+    let swap = InodeSnapshot { attr: linked, data: b"", extra: b"" };
     let rename = |name: &'static [u8], new_name: &'static [u8], ino| {
         let attr = Attr { ino, mode: FILE, nlink: 1, ..Attr::default() };
         let (moved, replaced) = (InodeSnapshot { attr, data: b"", extra: b"" }, Ino(0));
@@ -237,13 +248,15 @@ fn a_repeated_log_leaves_later_names_and_attributes() {
         &mut tree,
         &root,
         &[
+            create(&root, open, "foo", ino, FILE),
             create(&root, open, "bar", gone, FILE),
             Event::Unlink { parent: open, name: b"bar", ino: Ino(0), time },
             create(&root, open, "bar", moved, FILE),
             rename(b"bar", b"moved", moved),
             create(&root, open, "left", left, FILE),
             rename(b"left", b"bar", left),
-            create(&root, open, "foo", ino, FILE),
+            create(&root, open, "swapped", swapped, FILE),
+            exchange(rename(b"swapped", b"bar", swapped), swap),
             rename(b"bar", b"foo", ino),
             Event::SetXattr { ino, home, name: b"user.x", value: Some(b"1"), time },
             Event::SetAttr { ino, home, change: chmod(0o600), time },
