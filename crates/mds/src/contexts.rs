@@ -26,6 +26,8 @@ use crate::resend::ResendCx;
 use crate::session::SessionCx;
 use crate::snapshot::SnapshotCx;
 use crate::tables::TablesCx;
+use crate::trash::TrashCx;
+use crate::watch::WatchCx;
 use crate::{Mds, Phase};
 
 /// A context: its fields borrow the fields with the same names, or copy them. Contexts that other
@@ -38,6 +40,15 @@ macro_rules! lend {
             copy:;
             is_private: $from.settings.private.is_some(),
             now: $from.clock.now,
+        })
+    };
+    ($from:ident => ChangeCx) => {
+        lend!($from => ChangeCx {
+            mut: tables, counters;
+            ref: sessions, authority;
+            copy: rank;
+            apply: lend!($from => ApplyCx),
+            time: $from.clock.time,
         })
     };
     ($from:ident => PurgeCx) => {
@@ -174,12 +185,19 @@ context!(mds: &'a mut Mds => AskCx {
     copy:;
 });
 
-context!(mds: &'a mut Mds => ChangeCx {
-    mut: tables, counters;
-    ref: sessions, authority;
-    copy: rank;
-    apply: lend!(mds => ApplyCx),
-    time: mds.clock.time,
+context!(mds: &'a mut Mds => ChangeCx);
+
+context!(mds: &'a mut Mds => TrashCx {
+    mut: trash;
+    ref:;
+    copy:;
+    change: lend!(mds => ChangeCx),
+});
+
+context!(mds: &'a mut Mds => WatchCx {
+    mut: watches, authority;
+    ref: tables, settings;
+    copy: clock;
 });
 
 impl<'a> SubtreeCx<'a> {

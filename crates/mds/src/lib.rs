@@ -113,7 +113,7 @@ use snapshot::Snapshots;
 use store::{StoreOps, Waiting};
 use tables::{Tables, TablesCx};
 use trash::Trash;
-use watch::Watches;
+use watch::{WatchCx, Watches};
 
 /// The inputs of a metadata server.
 #[derive(Debug)]
@@ -352,7 +352,7 @@ impl Mds {
     fn begin(&mut self, clock: Clock, effects: &mut MdsEffects) {
         if self.watches.is_any() {
             // With the clock of the input that changed something.
-            self.watch_settle();
+            WatchCx::of(self).settle();
         }
         self.clock = clock;
         effects.safe = self.log.safe();
@@ -463,7 +463,7 @@ impl Mds {
         }
         self.authority_tick(effects);
         if self.watches.is_any() {
-            self.watch_tick(effects);
+            WatchCx::of(self).tick(effects);
         }
         FilesCx::of(self).serve_deferred(effects);
         BalanceCx::of(self).tick(effects);

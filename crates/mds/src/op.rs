@@ -35,6 +35,8 @@ use crate::resend::ResendCx;
 use crate::session::Remembered;
 use crate::snapshot::SnapshotCx;
 use crate::tables::Held;
+use crate::trash::TrashCx;
+use crate::watch::WatchCx;
 use crate::{Mds, MdsEffects, MdsNotice};
 pub(crate) use change::{Again, ChangeCx};
 pub(crate) use question::AskCx;
@@ -219,7 +221,9 @@ impl Mds {
         let from @ Incoming { conn, client, request } = admitted.incoming();
         self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
-            Op::Read(ReadOp::Watch { path, after, wait }) => self.watch(from, path, after, wait),
+            Op::Read(ReadOp::Watch { path, after, wait }) => {
+                WatchCx::of(self).answer(from, path, after, wait)
+            }
             Op::Read(ref op) => {
                 AskCx::of(self).question(client, &request.cred, op).map(Performed::Answer)
             }
@@ -238,9 +242,9 @@ impl Mds {
                 self.discard(admitted, EntryName::new(parent, name), effects)
             }
             Op::Change(ChangeOp::Restore { ino, parent, name }) => {
-                self.restore(admitted, ino, EntryName::new(parent, name))
+                TrashCx::of(self).restore(admitted, ino, EntryName::new(parent, name))
             }
-            Op::Change(ChangeOp::EmptyTrash { ino }) => self.empty_trash(admitted, ino),
+            Op::Change(ChangeOp::EmptyTrash { ino }) => TrashCx::of(self).empty(admitted, ino),
             Op::Change(ChangeOp::SetXattr { ino, name: quota::LIMITS, .. }) => {
                 self.set_limits(admitted, ino, effects)
             }

@@ -178,7 +178,15 @@ impl Mds {
         }
         Ok(())
     }
+}
 
+/// All that the end of a tree's time in the trash touches.
+pub(crate) struct TrashCx<'a> {
+    pub(crate) trash: &'a mut Trash,
+    pub(crate) change: ChangeCx<'a>,
+}
+
+impl TrashCx<'_> {
     /// Gives a removed tree a name again.
     pub(crate) fn restore(
         &mut self,
@@ -191,7 +199,7 @@ impl Mds {
                        them, and a tree goes back to a directory of the same server";
         let entry = self
             .trash
-            .removed(&self.namespace, root)?
+            .removed(self.change.apply.namespace, root)?
             .ok_or_else(|| failure(Errno::NotFound, unknown))?;
         // Before the right to it: a moment later the tree may be gone.
         if !entry.is_kept() {
@@ -199,25 +207,25 @@ impl Mds {
             return Err(failure(Errno::NotFound, text));
         }
         check_remover(cred, &entry)?;
-        let name = name_in_trash(&self.namespace, root)?;
-        let performed = ChangeCx::of(self).restore(admitted, &name, to)?;
+        let name = name_in_trash(self.change.apply.namespace, root)?;
+        let performed = self.change.restore(admitted, &name, to)?;
         self.trash.remove(root);
-        self.counters.restores += 1;
+        self.change.counters.restores += 1;
         Ok(performed)
     }
 
     /// Has the room of a removed tree given back before its time.
-    pub(crate) fn empty_trash(&mut self, admitted: Admitted<'_>, root: Ino) -> Performing {
+    pub(crate) fn empty(&mut self, admitted: Admitted<'_>, root: Ino) -> Performing {
         let from = admitted.incoming();
         // Another rank may have it.
-        let entry = self.trash.removed(&self.namespace, root)?.ok_or(Errno::Stale)?;
+        let entry = self.trash.removed(self.change.apply.namespace, root)?.ok_or(Errno::Stale)?;
         check_remover(&from.request.cred, &entry)?;
         if !entry.is_kept() {
             return Ok(Performed::Answer(Answer::Done));
         }
-        let name = name_in_trash(&self.namespace, root)?;
+        let name = name_in_trash(self.change.apply.namespace, root)?;
         let entry = TrashEntry { until: Timestamp(0), ..entry };
-        let performed = ChangeCx::of(self).keep_until(admitted, &name, &entry)?;
+        let performed = self.change.keep_until(admitted, &name, &entry)?;
         self.trash.put(entry);
         Ok(performed)
     }

@@ -19,8 +19,10 @@ use types::{Cred, Errno, Moment, Path, Span};
 use wire::{Answer, Failure, WatchPage, WatchPoint};
 
 use crate::admission::Incoming;
+use crate::authority::Authority;
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::tables::Tables;
+use crate::{Clock, MdsEffects, ReplyTo, Settings};
 use ring::Ring;
 
 /// Most watchers of a rank: each has a bit in the masks of the ring.
@@ -174,9 +176,18 @@ fn blind() -> Failure {
     Failure { errno: Errno::Access, text: text.into() }
 }
 
-impl Mds {
+/// All that the answers to watchers touch.
+pub(crate) struct WatchCx<'a> {
+    pub(crate) watches: &'a mut Watches,
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) tables: &'a Tables,
+    pub(crate) settings: &'a Settings,
+    pub(crate) clock: Clock,
+}
+
+impl WatchCx<'_> {
     /// Answers a watcher, or keeps the request until there is a change.
-    pub(crate) fn watch(
+    pub(crate) fn answer(
         &mut self,
         from: Incoming<'_>,
         path: &[u8],
@@ -184,7 +195,7 @@ impl Mds {
         wait: u32,
     ) -> Performing {
         let path = Path::parse(path)?;
-        self.watch_settle();
+        self.settle();
         let now = self.clock.now;
         let known = self.watches.enter(&path, &from.request.cred, now);
         let watcher = known.map_err(Refused::Failure)?;
@@ -228,8 +239,8 @@ impl Mds {
     }
 
     /// Answers the requests that have waited for a change, or long enough, and forgets watchers.
-    pub(crate) fn watch_tick(&mut self, effects: &mut MdsEffects) {
-        self.watch_settle();
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
+        self.settle();
         let now = self.clock.now;
         for waiting in std::mem::take(&mut self.watches.waiting) {
             let WaitingPage { at, watcher, after, until } = waiting;
@@ -252,16 +263,15 @@ impl Mds {
     }
 
     /// Notes the subtrees that left this rank, or came to it.
-    pub(crate) fn watch_moves(&mut self) {
+    pub(crate) fn note_moves(&mut self) {
         for news in self.authority.take_moves() {
             self.watches.note_move(news);
         }
     }
 
     /// Completes the changes of this input: their time, and directories in place of fragments.
-    pub(crate) fn watch_settle(&mut self) {
-        let Mds { watches, authority, clock, .. } = self;
-        let whole = |dir| authority.whole_of(dir).unwrap_or(dir);
-        watches.ring.settle(clock.time, whole);
+    pub(crate) fn settle(&mut self) {
+        let whole = |dir| self.authority.whole_of(dir).unwrap_or(dir);
+        self.watches.ring.settle(self.clock.time, whole);
     }
 }

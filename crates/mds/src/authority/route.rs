@@ -23,6 +23,7 @@ use crate::merge_request::MergeRequestCx;
 use crate::op::{ChangeCx, Performed, Performing, Refused};
 use crate::peers::{PeerLine, is_for_ranks};
 use crate::transfer::{Fence, TransferId, TransferMessage};
+use crate::watch::WatchCx;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
@@ -124,7 +125,7 @@ impl Mds {
             }
         }
         PreloadCx::of(self).step(effects);
-        self.watch_moves();
+        WatchCx::of(self).note_moves();
         self.tell_ended(effects);
     }
 
