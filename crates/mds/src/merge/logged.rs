@@ -47,9 +47,13 @@ impl LogUser<'_> {
             Event::Unlink { parent, name, .. } | Event::Rmdir { parent, name, .. } => {
                 self.may_replace(EntryName::new(parent, name), Ino(0))
             }
-            Event::Rename { parent, name, new_parent, new_name, ref moved, .. } => {
-                self.may_replace(EntryName::new(parent, name), Ino(0))?;
-                self.may_replace(EntryName::new(new_parent, new_name), moved.attr.ino)
+            Event::Rename { parent, name, new_parent, new_name, ref moved, exchanged, .. } => {
+                let (from, to) =
+                    (EntryName::new(parent, name), EntryName::new(new_parent, new_name));
+                self.may_replace(from, Ino(0))?;
+                self.may_replace(to, moved.attr.ino)?;
+                self.may_move(from, moved.attr.ino)?;
+                exchanged.map_or(Ok(()), |back| self.may_move(to, back.attr.ino))
             }
             Event::SetAttr { ino, ref change, .. } => {
                 let AttrChange { mode, uid, gid, .. } = *change;
@@ -96,6 +100,14 @@ impl LogUser<'_> {
     fn may_write(&self, ino: Ino) -> Result<(), Refusal> {
         self.may_reach(ino)?;
         if self.owns(ino) { Ok(()) } else { self.namespace.access(self.cred, ino, WRITE) }
+    }
+
+    /// Whether a move may change an inode: not another user's that is elsewhere.
+    fn may_move(&self, from: EntryName<'_>, ino: Ino) -> Result<(), Refusal> {
+        if self.owns(ino) || self.namespace.permissions_of(ino).is_none() {
+            return Ok(());
+        }
+        allow(self.namespace.peek(from.dir, from.name)? == Some(ino))
     }
 
     /// Whether the user may take a name from an inode other than `winner`, or give a free name.

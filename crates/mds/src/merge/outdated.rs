@@ -59,7 +59,7 @@ impl<'a> Move<'a> {
     }
 }
 
-/// What the rank's journal has brought back, and a log may be older than.
+/// The namespace with all that the rank's journal brought back.
 #[derive(Clone, Copy, Debug)]
 struct Known<'a>(&'a Namespace);
 

@@ -12,6 +12,8 @@ use crate::tests::fixture::{Tree, guest};
 /// Strong consistency with local durability.
 const LOGS: &str = "consistency: rpcs+local_persist\n";
 const TIME: Timestamp = Timestamp(5);
+/// Later than all that happens in a test.
+const FUTURE: Timestamp = Timestamp(i64::MAX / 2);
 
 /// Client 1 merges a log of a user.
 fn merge(tree: &mut Tree, cred: &Cred, events: &[Event<'_>]) -> MergeReport {
@@ -176,10 +178,12 @@ fn a_log_changes_nothing_of_other_users_in_the_same_subtree() {
         moved,
         exchanged,
         replaced,
-        time,
+        time: FUTURE,
     };
     let of_kept = InodeSnapshot { attr: before[2], data: b"", extra: b"" };
     let new = Ino(1 << 50);
+    let of_shown = InodeSnapshot { attr: before[1], data: b"", extra: b"" };
+    let of_new = InodeSnapshot { attr: Attr { ino: new, uid: 7, gid: 7, ..before[1] }, ..of_shown };
     let report = merge(
         &mut tree,
         &me,
@@ -194,13 +198,16 @@ fn a_log_changes_nothing_of_other_users_in_the_same_subtree() {
             Event::Link { parent: open, name: b"link", ino: inside, home: closed, inode, time },
             rename(closed, b"inside", moved),
             rename(sticky, b"kept", of_kept),
+            // It changes no name, but it would set the time of the last change.
+            rename(open, b"nothing", of_shown),
+            exchange(rename(open, b"nothing", of_new), of_shown),
         ],
     );
     assert_eq!(names(&mut tree, open), ["closed", "shown", "sticky"], "{report:?}");
     assert_eq!(names(&mut tree, closed), ["inside"]);
     assert_eq!(names(&mut tree, sticky), ["kept"]);
     assert_eq!([inside, shown, kept].map(|ino| attr(&mut tree, ino)), before);
-    assert_eq!(report.rejected, 10, "{report:?}");
+    assert_eq!(report.rejected, 12, "{report:?}");
     // The user may do the same as a request where the rights allow it.
     let report = merge(&mut tree, &me, &[create(&me, sticky, "own", Ino(new.0 + 3), FILE)]);
     assert_eq!((report.created, report.rejected), (1, 0));
