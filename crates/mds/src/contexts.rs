@@ -237,7 +237,7 @@ context!(mds: &'a mut Mds => NoticeCx {
 
 context!(mds: &'a mut Mds => SessionCx {
     mut: sessions, early, resend, merges, log;
-    ref: tables;
+    ref: tables, identities;
     copy: phase;
     now: mds.clock.now,
 });

@@ -35,7 +35,7 @@ use crate::log::Log;
 use crate::opens::Opens;
 use crate::purge::Purges;
 use crate::store::StoreOps;
-use crate::tables::{GivenBack, Tables};
+use crate::tables::{GivenBack, NumberHolder, Tables};
 use crate::watch::Watches;
 use crate::{Counters, MdsEffects, ReplyTo, Settings};
 use attach::Runs;
@@ -128,6 +128,8 @@ struct Merge {
     ranges: Vec<InoRange>,
     /// The limits of a user other than root, where events are not judged one by one.
     rights: Option<Rights>,
+    /// The holder of the numbers that a log of requests may have; `None` for all numbers.
+    holder: Option<NumberHolder>,
     /// Numbers that come back when the subtree is released.
     unused: Vec<GivenBack>,
     seq: Seq,

@@ -25,6 +25,7 @@ use types::{ClientId, ConnId, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, T
 
 use crate::files::Returning;
 use crate::recent_inodes::RecentInodes;
+use crate::tables::NumberHolder;
 
 /// Replies kept per client for requests that are sent twice.
 const REMEMBERED_MAX: usize = 1024;
@@ -136,6 +137,8 @@ pub(crate) struct Session {
     left: Moment,
     /// It reports its open files and locks over its connection.
     pub(crate) returning: Option<Returning>,
+    /// The holder of the numbers that it may claim; `None` if it speaks for every user.
+    pub(crate) holder: Option<NumberHolder>,
     /// The inodes that it asked for last.
     pub(crate) shown: RecentInodes,
 }
@@ -270,6 +273,9 @@ pub(crate) struct Sessions {
     by_conn: Map<ConnId, ClientId>,
     /// The client without a connection for which a request is being executed.
     absent: Option<ClientId>,
+    /// Whether a client without the right to speak for every user was ever connected: where none
+    /// was, a create need not look its session up.
+    has_holders: bool,
 }
 
 impl Sessions {
@@ -304,6 +310,12 @@ impl Sessions {
     pub(crate) fn shown(&self) -> impl Iterator<Item = &RecentInodes> {
         let connected = self.by_client.values().filter(|session| session.conn.is_some());
         connected.map(|session| &session.shown)
+    }
+
+    /// The holder of the numbers of a client's files; `None` if the client speaks for every user.
+    #[inline]
+    pub(crate) fn holder(&self, client: ClientId) -> Option<NumberHolder> {
+        if self.has_holders { self.get(client)?.holder } else { None }
     }
 
     pub(crate) fn get(&self, client: ClientId) -> Option<&Session> {

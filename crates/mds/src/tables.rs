@@ -11,10 +11,12 @@
 mod codec;
 mod departures;
 mod free;
+mod holders;
 mod lapsed;
 mod leave;
 mod numbers;
 mod released;
+mod stock;
 mod storing;
 mod summary;
 mod validate;
@@ -30,12 +32,15 @@ use wire::{Answer, DecoupledSubtree, Failure};
 use departures::GoneList;
 pub(crate) use departures::{GONE_MAX, Gone, LINKED_MAX};
 use free::Free;
+use holders::Holders;
+pub(crate) use holders::NumberHolder;
 use lapsed::Lapsed;
 pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
 use released::LastMerge;
 pub(crate) use released::ReleasedBy;
+use stock::Stock;
 pub(crate) use storing::TablesCx;
 pub use summary::{NextNumbers, RankTable};
 
@@ -100,12 +105,10 @@ pub(crate) struct Tables {
     rank: Rank,
     epoch: Epoch,
     version: Option<u64>,
-    /// Numbers reserved for the server itself, durable.
-    own: InoRange,
-    /// The next reservation, which is not durable yet.
-    reserving: Option<InoRange>,
-    /// Whether the put under way stores it.
-    reserving_in_flight: bool,
+    /// Numbers of the server, which it uses for requests of peers that speak for every user.
+    own: Stock,
+    /// Numbers for requests of the other peers.
+    holders: Holders,
     /// The first number that was never granted, or came back with all behind it.
     next: u64,
     /// Other numbers that came back.
@@ -157,7 +160,7 @@ impl Tables {
         let space = Ino::space_of(rank);
         Self {
             rank,
-            own: InoRange { start: space.start, end: space.start },
+            own: Stock::new(InoRange { start: space.start, end: space.start }),
             next: space.start,
             end: JournalEnd { last: Seq::before_first(rank), ..JournalEnd::default() },
             ..Self::default()
@@ -187,13 +190,15 @@ impl Tables {
             })?;
             self.version = Some(version);
         }
-        if self.stopped != self.epoch {
+        if self.stopped == self.epoch {
+            self.holders.forget(self.epoch);
+        } else {
             self.crashed = self.epoch;
         }
         assert!(self.held.is_empty(), "a term begins before the first answer");
         self.epoch.0 += 1;
-        self.own = InoRange { start: self.next, end: self.next + RESERVE };
-        self.next = self.own.end;
+        let range = InoRange { start: self.next, end: self.next + RESERVE };
+        (self.own, self.next) = (Stock::new(range), range.end);
         Ok(self.encode())
     }
 

@@ -6,6 +6,7 @@
 )]
 
 mod caching;
+mod claims;
 mod cluster;
 mod failures;
 pub(crate) mod fixture;

@@ -14,6 +14,17 @@ pub struct Identities {
     limited: Map<ConnId, Peer>,
 }
 
+/// The users for whom a peer speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpeaksFor {
+    /// Every user, with all rights.
+    All,
+    /// This user only.
+    User(u32),
+    /// Several users, and not root, or with the limited rights of a key.
+    Several,
+}
+
 impl Identities {
     /// A peer connected.
     pub fn opened(&mut self, conn: ConnId, peer: Peer) {
@@ -38,6 +49,17 @@ impl Identities {
     #[must_use]
     pub fn is_trusted(&self, conn: ConnId) -> bool {
         !self.limited.contains_key(&conn)
+    }
+
+    /// The users for whom the peer speaks.
+    #[must_use]
+    pub fn speaks_for(&self, conn: ConnId) -> SpeaksFor {
+        let Some(peer) = self.limited.get(&conn) else { return SpeaksFor::All };
+        match peer.unlimited() {
+            Peer::User(own) => SpeaksFor::User(own.uid),
+            Peer::Host { users, .. } if users.has(0) && peer.rules().is_none() => SpeaksFor::All,
+            Peer::Host { .. } | Peer::Trusted | Peer::Limited(..) => SpeaksFor::Several,
+        }
     }
 
     /// Whether the peer speaks for one user only.

@@ -29,7 +29,7 @@ pub use answer::{
 };
 pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};
-pub use identities::{Identities, refusal};
+pub use identities::{Identities, SpeaksFor, refusal};
 pub use map::{
     BalancerEntry, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry, Warning,
 };

@@ -26,7 +26,7 @@ use types::{
 };
 use wire::{
     Access, Beacon, ChangeOp, Hello, JobOp, MdsState, Message, MonOp, NewInode, Op, PeerBody,
-    PeerMessage, ReadOp, SessionOp,
+    PeerMessage, ReadOp, Replay, Request, SessionOp,
 };
 
 use crate::cluster::{Cluster, eventually, text};
@@ -71,9 +71,14 @@ fn shared() -> Cluster {
 
 /// Starts this program again as the other user, with one attack.
 fn attack(cluster: &Cluster, owner: &Fs, name: &str) -> Output {
+    attack_on(cluster, owner.stat("/private/secret").unwrap().ino, name)
+}
+
+/// The same, without a look at the secret with this number.
+fn attack_on(cluster: &Cluster, secret: Ino, name: &str) -> Output {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", &format!("strangers::{name}"), "--ignored", "--nocapture"]);
-    command.env(SECRET, owner.stat("/private/secret").unwrap().ino.0.to_string());
+    command.env(SECRET, secret.0.to_string());
     output_of(cluster, &mut command)
 }
 
@@ -395,12 +400,43 @@ fn by_a_journal() {
     assert_eq!((attr.uid, attr.mode), (USER, 0o104_755));
 }
 
+/// The number of the secret, which the server has in its store only.
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn by_a_number_that_an_answer_is_said_to_have_had() {
+    let fs = client();
+    let parent = fs.stat("/open").unwrap().ino;
+    let mut connection = Connection::open(&server(), &Keyring::default()).unwrap();
+    connection.set_timeout(Some(Duration::from_secs(10))).unwrap();
+    let hello = Hello { client: fs.client(), epoch: Epoch(1), unsafe_requests: 1 };
+    connection.send(&Message::Hello(hello).to_frame()).unwrap();
+    for (tid, mode, name) in [(1001, 0o040_777, b"dir"), (1002, 0o100_666, b"non")] {
+        let new = NewInode { mode, ..NewInode::default() };
+        let op = Op::Change(ChangeOp::Create { parent, name, new });
+        let replay = Some(Replay { ino: secret(), ..Replay::default() });
+        let request = Request { replay, ..Request::new(Tid(tid), Tid(0), user(), op) };
+        connection.send(&Message::Request(request).to_frame()).unwrap();
+        let reply = loop {
+            let frame = connection.receive().unwrap().to_vec();
+            if let Message::Reply(reply) = Message::decode(&frame).unwrap() {
+                break reply;
+            }
+        };
+        assert_eq!(reply.tid, Tid(tid));
+        assert_eq!(reply.result.map_err(|failure| failure.errno), Err(Errno::Stale));
+    }
+}
+
 #[test]
 #[ignore = "an attack, which another test starts"]
 fn by_a_log() {
     let fs = client();
     let dir = fs.stat("/open/logged").unwrap().ino;
     let (theirs, secret) = (fs.stat("/open/logged/theirs").unwrap().ino, secret());
+    // A number that the server has given to this user.
+    let open = fs.open_dir("/open/logged").unwrap();
+    let own = open.create("for its number", &NewFile::default()).unwrap().ino;
+    open.unlink("for its number").unwrap();
     let writer = Writer::Client { client: fs.client(), subtree: dir };
     let mut log = JournalBuffer::new(Seq(1), false);
     let (uid, gid, time, home) = (USER, USER, Timestamp(1), dir);
@@ -410,8 +446,10 @@ fn by_a_log() {
     };
     let write = |ino| Event::SetData { ino, home, data: b"forged", size: 6, time };
     for event in [
-        create("own", Ino(1 << 50)),
-        write(Ino(1 << 50)),
+        create("own", own),
+        write(own),
+        create("claimed", Ino(secret.0 - 1)),
+        create("never given", Ino(1 << 50)),
         create("taken", secret),
         write(secret),
         write(theirs),
@@ -594,6 +632,20 @@ fn a_log_of_a_user_changes_nothing_that_the_user_may_not_change() {
     assert_eq!(cluster.run(&["cp", "/private/secret", "-"]), b"the secret");
     assert_eq!(cluster.run(&["cp", "/open/logged/theirs", "-"]), b"content");
     assert_eq!(cluster.names("/open/logged"), ["own", "theirs"]);
+}
+
+#[test]
+fn a_user_takes_no_number_of_an_inode_that_only_the_store_has() {
+    if !is_root() {
+        return;
+    }
+    let cluster = shared();
+    let secret = cluster.mount().stat("/private/secret").unwrap().ino;
+    cluster.run(&["down"]);
+    cluster.start();
+    obtains_nothing(&attack_on(&cluster, secret, "by_a_number_that_an_answer_is_said_to_have_had"));
+    assert_eq!(cluster.names("/open"), ["program", "readable"]);
+    assert_eq!(cluster.run(&["cp", "/private/secret", "-"]), b"the secret");
 }
 
 #[test]

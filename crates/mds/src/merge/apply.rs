@@ -368,8 +368,9 @@ impl MergeCx<'_> {
         if !merge.flags.strong_log || merge.cred.is_root() {
             return Ok(());
         }
-        let (cred, subtree) = (&merge.cred, merge.subtree);
-        LogUser { namespace: self.namespace, cred, subtree }.check(event)
+        let Merge { ref cred, subtree, holder, .. } = *merge;
+        LogUser { namespace: self.namespace, tables: self.tables, cred, holder, subtree }
+            .check(event)
     }
 
     /// Whether a create may be of a file with several names that lacks this one: the journal of the

@@ -13,6 +13,8 @@ use journal::Event;
 use namespace::{Namespace, Refusal};
 use types::{AttrChange, Cred, EntryName, Errno, Ino, acl};
 
+use crate::tables::{NumberHolder, Tables};
+
 /// The permissions to search a directory, and to change a file.
 const SEARCH: u32 = 1;
 const WRITE: u32 = 2;
@@ -23,7 +25,10 @@ const STICKY: u32 = 0o1000;
 #[derive(Debug)]
 pub(super) struct LogUser<'a> {
     pub(super) namespace: &'a Namespace,
+    pub(super) tables: &'a Tables,
     pub(super) cred: &'a Cred,
+    /// The holder of the numbers that the log may have; `None` for all numbers.
+    pub(super) holder: Option<NumberHolder>,
     pub(super) subtree: Ino,
 }
 
@@ -36,9 +41,7 @@ impl LogUser<'_> {
         match *event {
             Event::Create(ref create) => {
                 self.may_replace(EntryName::new(create.parent, create.name), create.ino)?;
-                // The number of another user's inode would make that inode the log's own.
-                let known = self.namespace.permissions_of(create.ino);
-                allow(known.is_none_or(|known| known.uid == self.cred.uid))
+                allow(self.may_make(create.ino))
             }
             Event::Link { parent, name, ino, .. } => {
                 self.may_replace(EntryName::new(parent, name), ino)?;
@@ -68,6 +71,14 @@ impl LogUser<'_> {
             | Event::Merged { .. }
             | Event::Stored { .. } => Err(Errno::NotPermitted.into()),
         }
+    }
+
+    /// Whether an inode is the user's, or can become so. An inode of another user with this number
+    /// may be in the store alone, but not if the number was given for this user's files.
+    fn may_make(&self, ino: Ino) -> bool {
+        let known = self.namespace.permissions_of(ino);
+        let is_given = || self.holder.is_none_or(|holder| self.tables.gave(holder, ino));
+        known.map_or_else(is_given, |known| known.uid == self.cred.uid)
     }
 
     fn owns(&self, ino: Ino) -> bool {
@@ -104,7 +115,7 @@ impl LogUser<'_> {
 
     /// Whether a move may change an inode: not another user's that is elsewhere.
     fn may_move(&self, from: EntryName<'_>, ino: Ino) -> Result<(), Refusal> {
-        if self.owns(ino) || self.namespace.permissions_of(ino).is_none() {
+        if self.may_make(ino) {
             return Ok(());
         }
         allow(self.namespace.peek(from.dir, from.name)? == Some(ino))

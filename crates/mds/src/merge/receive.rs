@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use journal::{SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{Epoch, Errno, Ino, Map, Seq, Set};
+use types::{ClientId, Epoch, Errno, Ino, Map, Seq, Set};
 use wire::{Answer, Failure, JobOp, MergeFlags, MergeReport, Op};
 
 use super::{JournalId, Merge, MergeCx, MergeStage};
 use crate::admission::Incoming;
 use crate::op::{Performed, Performing, Refused};
-use crate::tables::{Held, ReleasedBy};
+use crate::tables::{Held, NumberHolder, ReleasedBy};
 use crate::{MdsEffects, ReplyTo, Waiting};
 
 impl MergeCx<'_> {
@@ -26,6 +26,14 @@ impl MergeCx<'_> {
         Err(Refused::Failure(Failure { errno: Errno::Canceled, text }))
     }
 
+    /// The rank of a moving subtree is checked when the journal is here.
+    fn check_client(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
+        if !self.authority.is_moving_decoupled(self.namespace, subtree) {
+            self.tables.check_merge(subtree, client)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn begin(&mut self, from: Incoming<'_>, effects: &mut MdsEffects) -> Performing {
         let Op::Job(JobOp::Merge { subtree, bytes, object, mut flags, unused }) = *from.op() else {
             return Err(Errno::Invalid.into());
@@ -36,10 +44,7 @@ impl MergeCx<'_> {
         }
         self.check_term(flags)?;
         if !flags.strong_log {
-            // The rank of a moving subtree is checked when the journal is here.
-            if !self.authority.is_moving_decoupled(self.namespace, subtree) {
-                self.tables.check_merge(subtree, client)?;
-            }
+            self.check_client(subtree, client)?;
         } else if !self.wants_log(cred, subtree)? {
             return Ok(Performed::Answer(Answer::Merged(Box::default())));
         }
@@ -88,6 +93,7 @@ impl MergeCx<'_> {
             announced: Map::default(),
             ranges: ranges.unwrap_or_default(),
             rights: None,
+            holder: NumberHolder::of(self.identities, at.conn, client),
             unused: self.tables.unused(subtree, client, unused.ranges()),
             seq: Seq(0),
             started: self.clock.now,

@@ -152,13 +152,19 @@ impl ChangeCx<'_> {
                 let given = |session: &Session| session.async_ops.has(ino);
                 // The cheap check first: asynchronous operations pass it.
                 let may_have = self.sessions.get(by.client).is_some_and(given)
-                    || self.tables.may_be_of(by.client, ino);
+                    || self.tables.may_be_of(by.client, self.sessions.holder(by.client), ino);
                 if !may_have || self.apply.namespace.knows(ino) {
                     return Err(Errno::Stale.into());
                 }
                 ino
             }
-            None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::TABLE_PUT))?,
+            None => {
+                let ino = match self.sessions.holder(by.client) {
+                    None => self.tables.take_ino(),
+                    Some(holder) => self.tables.take_ino_of(holder),
+                };
+                ino.ok_or(Refusal::Cold(fetch::TABLE_PUT))?
+            }
         };
         let event = Event::Create(Create { ino, ..planned });
         let (seq, ack_safe) = self.apply.journal_and_apply(by.origin, at.dir, at.dir, &event);

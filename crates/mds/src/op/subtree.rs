@@ -203,7 +203,9 @@ impl SubtreeCx<'_> {
     /// Numbers for inodes that a client creates in directories that it has alone.
     pub(crate) fn grant_numbers(&mut self, from: Incoming<'_>, count: u64) -> Performing {
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
-        self.sessions.get_mut(from.client).async_ops.may_use(range);
+        let session = self.sessions.get_mut(from.client);
+        session.async_ops.may_use(range);
+        self.tables.give(session.holder, range);
         let (answer, seq) = (Answer::Range(range), Seq(0));
         self.tables.hold(Held { at: from.at(), answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)

@@ -1,14 +1,14 @@
 //! Clients come and go: hello, the end of a connection, and the end of a session.
 
 use types::{ClientId, ConnId, Epoch, Moment, Tid};
-use wire::{Hello, Message, Welcome};
+use wire::{Hello, Identities, Message, Welcome};
 
 use super::{GONE, Sessions};
 use crate::early_frames::EarlyFrames;
 use crate::log::Log;
 use crate::merge::Merges;
 use crate::resend::Resend;
-use crate::tables::Tables;
+use crate::tables::{NumberHolder, Tables};
 use crate::{MdsEffects, Phase};
 
 /// Connections and sessions, with all that they may touch.
@@ -19,6 +19,7 @@ pub(crate) struct SessionCx<'a> {
     pub(crate) merges: &'a mut Merges,
     pub(crate) log: &'a mut Log,
     pub(crate) tables: &'a Tables,
+    pub(crate) identities: &'a Identities,
     pub(crate) phase: Phase,
     pub(crate) now: Moment,
 }
@@ -59,6 +60,8 @@ impl SessionCx<'_> {
         }
         self.sessions.by_conn.insert(conn, hello.client);
         let session = self.sessions.by_client.entry(hello.client).or_default();
+        session.holder = NumberHolder::of(self.identities, conn, hello.client);
+        self.sessions.has_holders |= session.holder.is_some();
         let old = session.conn.replace(conn).filter(|old| *old != conn);
         if let Some(old) = old {
             // The client resends here the requests that still wait there; those that were resent

@@ -9,6 +9,7 @@ use types::{ClientId, Cred, Epoch, Ino, InoRange, Rank, Seq, Tid, Timestamp};
 
 use super::departures::GoneList;
 use super::free::Free;
+use super::holders::Holders;
 use super::lapsed::Lapsed;
 use super::{Decoupling, JournalEnd, Tables};
 use crate::session::{Remembered, SavedSession};
@@ -16,9 +17,9 @@ use crate::session::{Remembered, SavedSession};
 const MAGIC: &[u8; 8] = b"CUDLRANK";
 /// Version 2 has numbers that were given back, version 3 clients with caches, version 4 subtrees
 /// that move to other ranks, version 5 subtrees that left and are still in the journal, version 8
-/// clients whose open files and locks ended. Earlier tables are read, and written in the present
-/// version.
-const VERSION: u16 = 8;
+/// clients whose open files and locks ended, version 9 the holders of numbers. Earlier tables are
+/// read, and written in the present version.
+const VERSION: u16 = 9;
 /// The first version that lists which inodes with several names left.
 const VERSION_LINKED: u16 = 6;
 /// The first version whose checksum includes the name of the object, and so the rank.
@@ -67,6 +68,7 @@ impl Tables {
         self.gone.encode(&mut out);
         out.put_varint(self.lapsed.clients().len() as u64);
         self.lapsed.clients().for_each(|client| out.put_varint(client.0));
+        self.holders.encode(&mut out);
         out.put_u32(crc(VERSION, self.rank, &out));
         out
     }
@@ -84,7 +86,7 @@ impl Tables {
             return Err(Malformed { offset: body.len(), expected: "a matching checksum" });
         }
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed { offset: 8, expected: "format version 1 to 8" });
+            return Err(Malformed { offset: 8, expected: "format version 1 to 9" });
         }
         self.epoch = Epoch(reader.varint()?);
         self.next = reader.varint()?;
@@ -136,6 +138,11 @@ impl Tables {
                 lapsed.insert(ClientId(reader.varint()?));
             }
         }
+        // Or before numbers had holders.
+        let mut holders = Holders::default();
+        if reader.offset() + 4 < bytes.len() {
+            holders = Holders::decode(&mut reader)?;
+        }
         let body = reader.offset();
         if reader.u32()? != crc(version, self.rank, &bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
@@ -144,7 +151,7 @@ impl Tables {
         (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
         (self.stopped, self.crashed, self.free) = (stopped, crashed, free);
         (self.expected, self.departed, self.gone) = (expected, departed, gone);
-        self.lapsed = Lapsed::decoded(lapsed);
+        (self.lapsed, self.holders) = (Lapsed::decoded(lapsed), holders);
         Ok(())
     }
 }

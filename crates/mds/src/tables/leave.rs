@@ -197,11 +197,11 @@ mod tests {
             // No client gets its numbers, and no claim to them is believed.
             assert!(next.grant(50).unwrap().start >= range.end);
             let (other, ino) = (ClientId(2), Ino(range.start + 7));
-            assert!(!next.may_be_of(other, ino), "moved {moves} times");
+            assert!(!next.may_be_of(other, None, ino), "moved {moves} times");
             // The next one knows it, too.
             let mut last = Tables::new(Rank(0));
             last.take_over(Some((&next.encode(), 2))).unwrap();
-            assert!(!last.may_be_of(other, ino));
+            assert!(!last.may_be_of(other, None, ino));
         }
     }
 

@@ -4,12 +4,13 @@
 
 use types::{ClientId, Errno, Ino, InoRange};
 
-use super::Tables;
+use super::stock::Stock;
+use super::{NumberHolder, Tables};
 
 /// Numbers reserved at a time for inodes that the server creates itself.
 pub(super) const RESERVE: u64 = 1 << 20;
-/// A new reservation starts when fewer numbers than this are left.
-const RESERVE_LOW: u64 = RESERVE / 2;
+/// The first reservation for a holder.
+const FIRST: u64 = 1 << 12;
 
 /// The end of a range that its client has not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +32,45 @@ impl Tables {
     /// A number for an inode that the server creates, or `None` until more are reserved.
     #[inline]
     pub(crate) fn take_ino(&mut self) -> Option<Ino> {
-        if self.own.len() < RESERVE_LOW && self.reserving.is_none() {
-            let range = InoRange { start: self.next, end: self.next + RESERVE };
-            self.next = range.end;
-            self.reserving = Some(range);
+        if let Some(count) = self.own.wanted(RESERVE, RESERVE) {
+            let range = self.reserve(count);
+            self.own.reserve(range);
+        }
+        self.own.ready.take()
+    }
+
+    /// The same for a request of a holder.
+    pub(crate) fn take_ino_of(&mut self, holder: NumberHolder) -> Option<Ino> {
+        if let Some(count) = self.holders.stock(holder).wanted(FIRST, RESERVE) {
+            let range = self.reserve(count);
+            self.holders.stock(holder).reserve(range);
+            self.holders.give(self.epoch, holder, range);
+        }
+        self.holders.stock(holder).ready.take()
+    }
+
+    fn reserve(&mut self, count: u64) -> InoRange {
+        let range = InoRange { start: self.next, end: self.next + count };
+        (self.next, self.dirty) = (range.end, true);
+        range
+    }
+
+    /// All numbers that wait to be used.
+    pub(super) fn stocks(&mut self) -> impl Iterator<Item = &mut Stock> {
+        self.holders.stocks_mut().chain([&mut self.own])
+    }
+
+    /// The holder of this client may claim the numbers of a range, also after a restart.
+    pub(crate) fn give(&mut self, holder: Option<NumberHolder>, range: InoRange) {
+        if let Some(holder) = holder {
+            self.holders.give(self.epoch, holder, range);
             self.dirty = true;
         }
-        self.own.take()
+    }
+
+    /// Whether a holder was given a number, in this term or in one that crashed.
+    pub(crate) fn gave(&self, holder: NumberHolder, ino: Ino) -> bool {
+        self.holders.has(holder, ino)
     }
 
     /// Numbers for a client. They may be handed out once the tables are stored.
@@ -55,14 +88,21 @@ impl Tables {
     }
 
     /// Whether a number was granted, and no other client has it for a subtree of its own: a client
-    /// that resends a create may claim that an earlier answer, even of an earlier server, had it.
-    pub(crate) fn may_be_of(&self, client: ClientId, ino: Ino) -> bool {
+    /// that resends a create may claim that an earlier answer, even of an earlier server, had it. A
+    /// holder may claim its own numbers only.
+    pub(crate) fn may_be_of(
+        &self,
+        client: ClientId,
+        holder: Option<NumberHolder>,
+        ino: Ino,
+    ) -> bool {
         let start = Ino::space_of(self.rank).start;
         let given = InoRange { start, end: self.next };
         let mut others = self.decoupled.values().filter(|known| known.client != client);
         given.contains(ino)
-            && !self.own.contains(ino)
-            && !self.reserving.is_some_and(|range| range.contains(ino))
+            && !self.own.has(ino)
+            && !self.holders.stocks().any(|stock| stock.has(ino))
+            && holder.is_none_or(|holder| self.gave(holder, ino))
             && !self.free.contains(ino)
             && !self.departed.contains(ino)
             && !others.any(|known| known.ranges.iter().any(|range| range.contains(ino)))
@@ -107,17 +147,6 @@ impl Tables {
         // The numbers granted last need not be remembered as free.
         if let Some(start) = self.free.take_before(self.next) {
             self.next = start;
-        }
-    }
-
-    /// Numbers become usable. If clients were given ranges in between, the rest of the current
-    /// reservation is skipped: at most half a million of a rank's 2^40 numbers.
-    pub(super) fn add_own(&mut self, range: InoRange) {
-        assert!(self.own.end <= range.start, "{range:?} is behind the numbers in use");
-        if self.own.end == range.start {
-            self.own.end = range.end;
-        } else {
-            self.own = range;
         }
     }
 }

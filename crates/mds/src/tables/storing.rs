@@ -3,6 +3,7 @@
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_name};
 use types::{Errno, Error, Ino, Moment, Rank, Span, Timestamp};
 
+use super::stock::Stock;
 use super::{Held, Tables};
 use crate::fetch::{Fetches, TABLE_PUT};
 use crate::log::Log;
@@ -69,7 +70,7 @@ impl TablesCx<'_> {
         self.tables.lapsed.put_begins();
         assert!(self.tables.held_in_flight.is_empty(), "one put of the table at a time");
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
-        self.tables.reserving_in_flight = self.tables.reserving.is_some();
+        self.tables.stocks().for_each(Stock::put_begins);
         self.tables.unsure_in_flight = self.tables.unsure.clone();
         self.tables.expected_in_flight = self.tables.expected.clone();
         let op = StoreOp::Put {
@@ -111,11 +112,7 @@ impl TablesCx<'_> {
                 self.tables.unsure.retain(|subtree| !known.contains(subtree));
                 let now = &self.tables.expected;
                 self.tables.expected_stored = stored.intersection(now).copied().collect();
-                if self.tables.reserving_in_flight
-                    && let Some(range) = self.tables.reserving.take()
-                {
-                    self.tables.add_own(range);
-                }
+                self.tables.stocks().for_each(Stock::stored);
                 for Held { at, answer, seq, .. } in held {
                     match answer {
                         Ok(answer) => {

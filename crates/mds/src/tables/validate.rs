@@ -28,6 +28,7 @@ impl Tables {
         }
         self.gone.validate();
         self.lapsed.validate();
+        self.holders.validate(self.epoch);
     }
 
     /// Whether a put of the table is under way.
@@ -41,8 +42,11 @@ impl Tables {
         assert!(space.start <= self.next, "the next number is of this rank");
         assert!(self.next <= space.end, "the next number is of this rank");
         let never = InoRange { start: self.next, end: space.end };
-        let mut used = vec![("the server's", self.own), ("never granted", never)];
-        used.extend(self.reserving.map(|range| ("being reserved", range)));
+        let mut used = vec![("never granted", never)];
+        for stock in self.holders.stocks().chain([&self.own]) {
+            used.push(("reserved", stock.ready));
+            used.extend(stock.coming.map(|range| ("being reserved", range)));
+        }
         let is_own = |range: &InoRange| space.start <= range.start && range.end <= space.end;
         let departed = self.departed.ranges().filter(is_own);
         used.extend(departed.map(|range| ("departed", range)));

@@ -359,6 +359,12 @@ impl Cluster {
         self.open(hello, rank, Peer::Limited(host, rules));
     }
 
+    /// A client of a user connects to rank 0, with its term before and its unsafe requests.
+    pub(crate) fn connect_user(&mut self, client: ClientId, epoch: Epoch, unsafe_requests: u64) {
+        let hello = Hello { client, epoch, unsafe_requests };
+        self.open(hello, 0, Peer::User(user(client.user())));
+    }
+
     fn open(&mut self, hello: Hello, rank: usize, peer: Peer) {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;

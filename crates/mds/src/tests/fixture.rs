@@ -2,7 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use types::{Cred, Errno, Ino, acl};
+use journal::{Event, JournalBuffer, SegmentHeader, Writer};
+use types::{ClientId, Cred, Epoch, Errno, Ino, Origin, Seq, acl};
 use wire::{Answer, ChangeOp, NewInode, Op};
 
 use super::Cluster;
@@ -26,6 +27,18 @@ pub(crate) const NOTHING: Ino = Ino((1 << 40) + 999_999);
 /// A user that owns nothing of the tree.
 pub(crate) fn guest() -> Cred {
     user(7)
+}
+
+/// The log of requests of a client, as a file.
+pub(crate) fn log_of(client: ClientId, subtree: Ino, events: &[Event<'_>]) -> Vec<u8> {
+    let writer = Writer::Client { client, subtree };
+    let header = SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(1) };
+    let mut buffer = JournalBuffer::new(Seq(1), false);
+    for event in events {
+        buffer.append(Origin::default(), event);
+    }
+    buffer.close_block();
+    [header.encode().to_vec(), buffer.take_blocks().concat()].concat()
 }
 
 /// A name of 256 bytes.

@@ -1,13 +1,13 @@
 //! The log of requests of a user. Forged, it changes nothing that the user may not change; repeated
 //! after a crash, it undoes nothing that the rank's own journal has.
 
-use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
-use types::{Attr, AttrChange, ClientId, Cred, Epoch, Ino, Origin, RenameFlags, Seq, Timestamp};
+use journal::{Create, Event, InodeSnapshot};
+use types::{Attr, AttrChange, ClientId, Cred, Ino, RenameFlags, Timestamp};
 use wire::{Answer, ChangeOp, JobOp, MergeFlags, MergeReport, Message, Op, ReadOp, UnusedNumbers};
 
 use crate::MdsInput;
 use crate::tests::cluster::{DIR, FILE, chmod, user};
-use crate::tests::fixture::{Tree, guest};
+use crate::tests::fixture::{Tree, guest, log_of};
 
 /// Strong consistency with local durability.
 const LOGS: &str = "consistency: rpcs+local_persist\n";
@@ -18,14 +18,7 @@ const FUTURE: Timestamp = Timestamp(i64::MAX / 2);
 /// Client 1 merges a log of a user.
 fn merge(tree: &mut Tree, cred: &Cred, events: &[Event<'_>]) -> MergeReport {
     let subtree = tree.open;
-    let writer = Writer::Client { client: ClientId(1), subtree };
-    let header = SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(1) };
-    let mut buffer = JournalBuffer::new(Seq(1), false);
-    for event in events {
-        buffer.append(Origin::default(), event);
-    }
-    buffer.close_block();
-    let bytes = [header.encode().to_vec(), buffer.take_blocks().concat()].concat();
+    let bytes = log_of(ClientId(1), subtree, events);
     let (length, unused) = (bytes.len() as u64, UnusedNumbers::default());
     let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
     let op = JobOp::Merge { subtree, bytes: length, object: b"", flags, unused };
