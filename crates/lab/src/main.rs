@@ -15,6 +15,7 @@
 mod bench;
 mod experiment;
 mod harness;
+mod lossy;
 mod soak;
 mod worker;
 

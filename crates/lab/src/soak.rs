@@ -32,6 +32,7 @@ use self::sampler::{Outage, Sampler, Watched, locked};
 use self::schedule::{Incident, Schedule};
 use self::stage::Stage;
 use crate::harness::clock::clock_ns;
+use crate::lossy::DiskFormat;
 
 /// Between two incidents, in milliseconds.
 const QUIET: (u64, u64) = (2_000, 5_000);
@@ -69,6 +70,10 @@ pub(crate) struct Args {
     /// Room of the store's file system in memory, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     store_mib: u64,
+    /// File system of the store, on a disk that loses unsynced writes when its power is cut: for
+    /// power-cut [default: a file system in memory]
+    #[arg(long, value_name = "FORMAT")]
+    disk: Option<DiskFormat>,
     /// Bound of the resident memory of a daemon, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     daemon_mib: u64,
@@ -154,14 +159,18 @@ fn settings(args: &Args, records: &Records, mounts: bool) -> Result<RunSettings>
         return Err(Error::new(Errno::Invalid, "--hours", "the run has no length"));
     }
     let all = if args.only.is_empty() { Incident::value_variants() } else { &args.only };
-    let possible = all.iter().copied().filter(|one| mounts || !one.needs_mounts());
+    let has_lossy_disk = args.disk.is_some() && mounts;
+    let possible = all.iter().copied().filter(|one| {
+        (mounts || !one.needs_mounts()) && (has_lossy_disk || !one.needs_lossy_disk())
+    });
     let incidents: Vec<Incident> = possible.collect();
-    if incidents.len() < all.len() {
-        eprintln!("soak: without the right to mount there is no full and no refusing disk");
+    if !mounts {
+        eprintln!("soak: without the right to mount there is no full, refusing or lossy disk");
     }
     if incidents.is_empty() {
-        return Err(Error::new(Errno::NotSupported, "--only", "this user may not mount")
-            .remedy("run it as root"));
+        let cause = "no incident is possible: this user may not mount, or there is no --disk";
+        return Err(Error::new(Errno::NotSupported, "--only", cause)
+            .remedy("run it as root; power-cut needs `--disk ext4` or `--disk xfs`"));
     }
     let limits = Limits {
         daemon_mib: args.daemon_mib,
@@ -171,7 +180,8 @@ fn settings(args: &Args, records: &Records, mounts: bool) -> Result<RunSettings>
         stall_ms: args.stall_ms,
         heal_s: args.heal_s,
     };
-    let settings = RunSettings { seed: args.seed, seconds, ranks: args.ranks, incidents, limits };
+    let (seed, ranks, disk) = (args.seed, args.ranks, args.disk.filter(|_| mounts));
+    let settings = RunSettings { seed, seconds, ranks, incidents, limits, disk };
     records.begin(&settings)?;
     Ok(settings)
 }
@@ -195,7 +205,8 @@ impl Run {
         for path in stale.chain([stage::record_of_probe(dir)]) {
             let _ = std::fs::remove_file(path);
         }
-        let disk = if mounts { Some(StoreDisk::new(dir, args.store_mib)?) } else { None };
+        let disk =
+            mounts.then(|| StoreDisk::new(dir, args.store_mib, settings.disk)).transpose()?;
         let mut stage = Stage::start(dir, settings.ranks, disk, interrupted)?;
         let watched = Arc::new(Watched {
             limits: settings.limits,

@@ -56,9 +56,12 @@ impl Crew {
 
     /// Starts the measured part of all members and waits until all have ended.
     pub(crate) fn go(mut self) -> Result<Together> {
-        for member in &mut self.members {
-            member.tell("go")?;
-        }
+        self.release()?;
+        self.ended()
+    }
+
+    /// Waits until all released members have ended.
+    pub(crate) fn ended(mut self) -> Result<Together> {
         let outcomes: Vec<JobOutcome> =
             self.members.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
         Ok(Together::of(outcomes))

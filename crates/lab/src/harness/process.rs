@@ -35,10 +35,20 @@ pub(crate) fn descriptors(pid: u32) -> Result<u64> {
 /// has ended: only then are its files closed and its locks free. A peer that sees its connection
 /// closed knows less, because the kernel closes the files of a process one after the other.
 pub(crate) fn kill(pid: u32, patience: Duration) -> Result<()> {
-    let process = send(pid, Signal::KILL)?;
+    await_end(pid, &send(pid, Signal::KILL)?, patience)
+}
+
+/// The same for several processes at once. `between` runs when all are killed, and before the wait.
+pub(crate) fn kill_all(pids: &[u32], patience: Duration, between: impl FnOnce()) -> Result<()> {
+    let killed: Result<Vec<OwnedFd>> = pids.iter().map(|pid| send(*pid, Signal::KILL)).collect();
+    between();
+    pids.iter().zip(killed?).try_for_each(|(pid, process)| await_end(*pid, &process, patience))
+}
+
+fn await_end(pid: u32, process: &OwnedFd, patience: Duration) -> Result<()> {
     let failed = |cause: String| failed(pid, cause);
     let timeout = patience.try_into().map_err(|_| failed("the patience is too long".to_owned()))?;
-    let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout))
+    let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout))
         .map_err(|error| failed(error.to_string()))?;
     if ended == 0 { Err(failed("it was killed and does not end".to_owned())) } else { Ok(()) }
 }

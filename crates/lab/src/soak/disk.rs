@@ -1,5 +1,5 @@
-//! The file system of the store: a tmpfs of this run alone, which can be filled, and can refuse
-//! the objects of directories.
+//! The file system of the store, of this run alone: a tmpfs, or one on a disk that loses writes. It
+//! can be filled, and can refuse the objects of directories.
 //!
 //! Invariant: dropping it unmounts. It exists in a mount namespace of this run, so that the machine
 //! never sees it.
@@ -9,9 +9,14 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use cudele::{Errno, Error, Result};
 use terminal::io;
+use types::rng::Rng;
+
+use crate::harness::process;
+use crate::lossy::{CutFigures, DiskFormat, LossyDisk, finish};
 
 /// The variable by which the program knows that it runs in its own mount namespace.
 const INSIDE: &str = "CUDELE_SOAK_INSIDE";
@@ -52,23 +57,42 @@ pub(crate) struct StoreDisk {
     at: PathBuf,
     ballast: Option<File>,
     refusing: Option<PathBuf>,
+    lossy: Option<LossyDisk>,
 }
 
 impl StoreDisk {
-    /// Mounts a file system of this size below a directory.
-    pub(crate) fn new(dir: &Path, mebibytes: u64) -> Result<Self> {
+    /// Mounts a file system of this size below a directory: in memory, or of a format on a disk
+    /// that loses writes.
+    pub(crate) fn new(dir: &Path, mebibytes: u64, format: Option<DiskFormat>) -> Result<Self> {
         let at = dir.join("store");
-        std::fs::create_dir_all(&at).map_err(|error| io(&at, &error))?;
-        let size = format!("size={mebibytes}m,mode=0755");
-        let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", &size, "soak"]).arg(&at);
-        finish(&mut command)?;
-        Ok(Self { at, ballast: None, refusing: None })
+        let lossy = format.map(|format| LossyDisk::new(&at, format, mebibytes)).transpose()?;
+        if lossy.is_none() {
+            std::fs::create_dir_all(&at).map_err(|error| io(&at, &error))?;
+            let size = format!("size={mebibytes}m,mode=0755");
+            finish(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "soak"]).arg(&at))?;
+        }
+        Ok(Self { at, ballast: None, refusing: None, lossy })
     }
 
-    /// The address of a store on it.
+    /// The address of a store on it: below the root, which may have names of the file system.
     pub(crate) fn url(&self) -> String {
-        format!("dir:{}", self.at.display())
+        format!("dir:{}/cluster", self.at.display())
+    }
+
+    /// The power of the disk and of these processes is cut, and given back to the disk.
+    pub(crate) fn cut_power(
+        &mut self,
+        pids: &[u32],
+        patience: Duration,
+        random: &mut Rng,
+    ) -> Result<CutFigures> {
+        let none = || Error::new(Errno::NotSupported, "power-cut", "the disk loses no writes");
+        let disk = self.lossy.as_mut().ok_or_else(none)?;
+        let mut figures = CutFigures::default();
+        disk.freeze_after(random.between(1, 64), patience);
+        process::kill_all(pids, patience, || figures = disk.lose(random))?;
+        disk.mount_again()?;
+        Ok(figures)
     }
 
     /// Leaves no room.
@@ -115,23 +139,11 @@ impl StoreDisk {
 const STEP_MOST: u64 = 16 << 20;
 const STEP_LEAST: u64 = 4096;
 
-fn finish(command: &mut Command) -> Result<()> {
-    let done = command.stdin(Stdio::null()).output();
-    let failed = |cause: String| {
-        Error::new(Errno::Io, format!("{:?}", command.get_program()), cause)
-            .remedy("`--only` leaves incidents out that need a disk of their own")
-    };
-    let done = done.map_err(|error| failed(error.to_string()))?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned()))
-}
-
 impl Drop for StoreDisk {
     fn drop(&mut self) {
         // The mount namespace ends with this process, and its mounts with it.
         let _ = self.accept();
+        drop(self.lossy.take());
         let _ = quiet(Command::new("umount").arg("--lazy").arg(&self.at));
         let _ = std::fs::remove_dir(&self.at);
     }

@@ -11,7 +11,7 @@ use cudele::Result;
 use types::rng::Rng;
 
 use super::schedule::{FAIL_OVER, Incident};
-use super::stage::{LARGE, SEGMENTS_MAX, Stage, WRITERS, fault};
+use super::stage::{LARGE, PATIENCE, SEGMENTS_MAX, Stage, WRITERS, fault};
 use crate::harness::crew::Crew;
 use crate::harness::job::Task;
 use crate::harness::process;
@@ -60,6 +60,7 @@ pub(super) fn play(
         Incident::KillMon => kill_mon(stage, random),
         Incident::FullDisk => full_disk(stage, random),
         Incident::StopMds => stop_mds(stage, random),
+        Incident::PowerCut => power_cut(stage, random),
     }
 }
 
@@ -272,6 +273,31 @@ fn full_disk(stage: &mut Stage, random: &mut Rng) -> Result<String> {
         disk.empty()?;
     }
     Ok(format!("{} MiB taken by another program; health said {:?}", bytes >> 20, conditions?))
+}
+
+fn power_cut(stage: &mut Stage, random: &mut Rng) -> Result<String> {
+    let dir = stage.scratch()?;
+    let names = 2 * BURST_EACH;
+    let burst = stage.begin_burst(&dir, 2, 0, BURST_EACH)?;
+    stage.wait(millis(random, 0, 600));
+    let begin = Instant::now();
+    let pids = [stage.all_servers()?, vec![stage.monitor()?]].concat();
+    let Some(disk) = &mut stage.disk else { return Err(fault("the store has no disk of its own")) };
+    let cut = disk.cut_power(&pids, PATIENCE, random)?;
+    stage.up()?;
+    stage.until("all ranks are active", Stage::is_active)?;
+    let took = begin.elapsed();
+    burst.ended()?;
+    expect_names(stage, &dir, names)?;
+    stage.remove(&dir)?;
+    Ok(format!(
+        "{} pages were written since the last of {} flushes: {} sectors lost, {} pages torn; active after {:.2} s",
+        cut.pages,
+        cut.flushes,
+        cut.lost_sectors,
+        cut.torn_pages,
+        took.as_secs_f64()
+    ))
 }
 
 fn stop_mds(stage: &mut Stage, random: &mut Rng) -> Result<String> {

@@ -13,6 +13,7 @@ use terminal::io;
 
 use super::limits::Limits;
 use super::schedule::Incident;
+use crate::lossy::DiskFormat;
 
 /// The settings of a run, which its pieces share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub(crate) struct RunSettings {
     pub(crate) ranks: u16,
     pub(crate) incidents: Vec<Incident>,
     pub(crate) limits: Limits,
+    /// The file system of the store, on a disk that loses writes; `None` for memory.
+    #[serde(default)]
+    pub(crate) disk: Option<DiskFormat>,
 }
 
 /// The state of all processes at one moment.

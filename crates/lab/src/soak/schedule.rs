@@ -34,6 +34,8 @@ pub(crate) enum Incident {
     FullDisk,
     /// The server of a rank stops (SIGSTOP) for some seconds
     StopMds,
+    /// The machine of the servers and the store loses power, and its disk what was not flushed
+    PowerCut,
 }
 
 /// The cost that is allowed to an incident.
@@ -48,6 +50,8 @@ pub(crate) struct Allowance {
 /// An outage that is announced: a started server waits 2 s for clients of the term before that do
 /// not return, and replays its journal first.
 pub(crate) const FAIL_OVER: Duration = Duration::from_secs(3);
+/// The same, and the time in which the machine mounts its file system again.
+const POWER_CUT: Duration = Duration::from_secs(8);
 /// The longest wait for a client that does not answer, and of writes in a full or refusing store.
 const HELD_UP: Duration = Duration::from_secs(2);
 
@@ -55,6 +59,11 @@ impl Incident {
     /// Whether the incident needs a file system of its own for the store.
     pub(crate) fn needs_mounts(self) -> bool {
         matches!(self, Self::UntrimmedJournal | Self::FullDisk)
+    }
+
+    /// Whether the incident needs a disk that loses writes.
+    pub(crate) fn needs_lossy_disk(self) -> bool {
+        matches!(self, Self::PowerCut)
     }
 
     /// The name on the command line and in records.
@@ -66,6 +75,7 @@ impl Incident {
     pub(crate) fn allowance(self) -> Allowance {
         let stall = match self {
             Self::KillMds | Self::FullJournalRestart => Some(FAIL_OVER),
+            Self::PowerCut => Some(POWER_CUT),
             // The incident announces its own pause.
             Self::StopMds => Some(FAIL_OVER),
             Self::Hoarder

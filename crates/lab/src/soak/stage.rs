@@ -34,7 +34,7 @@ const READER_PACE: Duration = Duration::from_millis(200);
 const PROBE_PACE: Duration = Duration::from_millis(5);
 const STEP: Duration = Duration::from_millis(20);
 /// How long a killed process may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Names of a listing in one answer.
 const LIST_LIMIT: u32 = 4096;
 /// The directory in which all writers work.
@@ -326,6 +326,17 @@ impl Stage {
 
     /// Lets clients create so many names each in a directory, from this number on, and sync.
     pub(super) fn burst(&self, dir: &str, clients: u64, first: u64, each: u64) -> Result<Together> {
+        self.begin_burst(dir, clients, first, each)?.ended()
+    }
+
+    /// The same, without waiting for the end.
+    pub(super) fn begin_burst(
+        &self,
+        dir: &str,
+        clients: u64,
+        first: u64,
+        each: u64,
+    ) -> Result<Crew> {
         let task = |client| Task::Create {
             dir: dir.to_owned(),
             first: first + client * each,
@@ -335,7 +346,9 @@ impl Stage {
             alone: false,
         };
         let jobs: Vec<Job> = (0..clients).map(|client| self.cluster.job(task(client))).collect();
-        Crew::ready(&jobs, &self.cluster.state())?.go()
+        let mut crew = Crew::ready(&jobs, &self.cluster.state())?;
+        crew.release()?;
+        Ok(crew)
     }
 
     /// The number of names in a directory, however large.

@@ -54,6 +54,23 @@ fn a_soak_kills_and_judges_and_draws() {
 }
 
 #[test]
+fn a_power_cut_loses_no_acknowledged_name() {
+    let mkfs = Command::new("mkfs.ext4").arg("-V").output().is_ok();
+    if !mkfs || !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root makes a disk, with mkfs.ext4");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let disk = ["--disk", "ext4", "--store-mib", "256", "--only", "power-cut"];
+    let length = ["--minutes", "0.2", "--ranks", "2", "--seed", "4", "--json"];
+    let done = soak(dir.path(), &[&length[..], &disk, &PATIENT].concat());
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let result: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let note = result["episodes"][0]["note"].as_str().unwrap();
+    assert!(note.contains("flushes") && said.contains("found nothing"), "{said}");
+}
+
+#[test]
 fn a_broken_bound_is_named_with_process_figure_and_seed() {
     let dir = tempfile::tempdir().unwrap();
     let bound = ["--minutes", "1", "--ranks", "2", "--daemon-mib", "1", "--only", "kill-client"];
