@@ -115,6 +115,8 @@ enum Command {
     Du(command::du::Args),
     /// Print the changes below a directory as they happen
     Watch(command::watch::Args),
+    /// Carry one request out, and print its steps at client, server, journal and store
+    Trace(command::trace::Args),
     /// Bring a directory tree or an archive into the namespace
     Ingest(command::ingest::Args),
     /// Write the names and attributes of a directory into a file, as they are at one moment
@@ -232,6 +234,7 @@ fn run(arguments: &Arguments) -> types::Result<ExitCode> {
         Command::Cp(args) => command::cp::run(context, args),
         Command::Find(args) => command::find::run(context, args),
         Command::Du(args) => command::du::run(context, args),
+        Command::Trace(args) => command::trace::run(context, args),
         Command::Watch(args) => command::watch::run(context, args).map(|state| code = state),
         Command::Ingest(args) => command::ingest::run(context, args),
         Command::Dump(args) => command::dump::run(context, args),

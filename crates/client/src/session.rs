@@ -1,14 +1,12 @@
 //! A session with a metadata server.
 //!
 //! A change is answered twice in effect: its reply means *applied*, and the `safe` position of a
-//! later reply means that the journal holds it. In between the session keeps the request together
-//! with its reply (position, inode, time). If the server restarts and its journal does not have the
-//! request, the session sends it again with these values, and it has the same effect as the first
-//! time.
+//! later reply means that the journal holds it. In between the session keeps the request with its
+//! reply (position, inode, time). If a restarted server has no such request in its journal, the
+//! session sends it again with these values, and it has the same effect as the first time.
 //!
-//! The server knows the client's open files and locks in its memory only, and for as long as the
-//! connection lasts. The client registers them again with every connection, before any other
-//! request.
+//! The server knows the client's open files and locks in its memory only, while the connection
+//! lasts. The client registers them again with every connection, before any other request.
 //!
 //! Invariant: a request is in exactly one of three places: unanswered (perhaps set aside), unsafe,
 //! or done.
@@ -357,6 +355,8 @@ impl Session {
                 | Message::Chunk { .. }
                 | Message::MonRequest { .. }
                 | Message::MonReply { .. }
+                | Message::Trace { .. }
+                | Message::Traced(_)
                 | Message::Beacon(_)
                 | Message::Map(_)
                 | Message::Stop,

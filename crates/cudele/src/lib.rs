@@ -69,6 +69,7 @@ mod subtree;
 mod sums;
 mod sweep;
 mod threadless;
+mod trace;
 mod trash;
 mod user;
 mod verify;
@@ -102,6 +103,7 @@ pub use subtree::{Materialised, Placed, Subtree};
 pub use sums::Seal;
 pub use sweep::SweptRuns;
 pub use threadless::{ThreadlessClient, ThreadlessSubtree};
+pub use trace::{CourseStep, RequestHop};
 pub use trash::RemovedTree;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Errno, Error, FILE_BYTES_MAX, FileType,

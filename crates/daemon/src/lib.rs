@@ -24,6 +24,7 @@ mod prepared_memory;
 mod resource_use;
 mod room;
 mod supervisor;
+mod trace;
 mod workers;
 
 pub use audit::verify as verify_audit;

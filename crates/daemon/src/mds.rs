@@ -9,7 +9,7 @@ use std::time::Duration;
 use mds::{Mds, MdsEffects, MdsInput, MdsNotice, Settings};
 use net::{Address, ConnectionEvent, Keyring, Reactor};
 use objstore::{LockGuard, Store};
-use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
+use types::{Clock, ConnId, Cred, Errno, Error, Moment, Peer, Rank, Result, Span, Tid};
 use wire::{Message, MonOp, Reply};
 
 use crate::Log;
@@ -25,6 +25,7 @@ use crate::peers::Peers;
 use crate::prepared_memory::PreparedMemory;
 use crate::resource_use::Meter;
 use crate::room::Keeper;
+use crate::trace::Tracer;
 use crate::workers::Workers;
 
 /// How often time passes for the state machine while it is busy, and while it is idle.
@@ -74,6 +75,7 @@ struct Measured {
 struct Daemon {
     mds: Mds,
     requests: Box<RequestTimes>,
+    tracer: Tracer,
     measured: Option<Measured>,
     reactor: Reactor,
     keys: Keyring,
@@ -148,6 +150,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         requests: Box::new(RequestTimes::new(slow)),
+        tracer: Tracer::default(),
         measured,
         reactor,
         keys,
@@ -207,6 +210,55 @@ impl Measured {
     }
 }
 
+/// The messages of one turn, with all that they may touch.
+struct Arrivals<'a> {
+    mds: &'a mut Mds,
+    effects: &'a mut MdsEffects,
+    audit: &'a mut Audit,
+    requests: &'a mut RequestTimes,
+    tracer: &'a mut Tracer,
+    keys: &'a Keyring,
+    peers: &'a Peers,
+    monitor: Option<ConnId>,
+    clocks: &'a Clocks,
+    messages: u64,
+}
+
+impl Arrivals<'_> {
+    fn opened(&mut self, clock: Clock, conn: ConnId, peer: Peer) {
+        self.audit.opened(conn, &peer);
+        self.tracer.opened(conn, peer.is_trusted());
+        self.mds.handle(clock, MdsInput::Opened(conn, peer), self.effects);
+    }
+
+    fn payload(&mut self, clock: Clock, conn: ConnId, payload: &[u8]) {
+        let message = match Message::decode(payload) {
+            Ok(message) if Some(conn) == self.monitor => {
+                if let Message::Map(map) = &message {
+                    self.keys.keep_revoked(&map.revoked);
+                }
+                return self.mds.handle(clock, MdsInput::FromMonitor(message), self.effects);
+            }
+            Ok(message) if !self.peers.has(conn) => message,
+            Ok(_) | Err(_) => return self.effects.close.push(conn),
+        };
+        if let Message::Trace { tid } = message {
+            if let Some(refusal) = self.tracer.want(conn, tid, clock.now) {
+                self.effects.outbox.send(conn, &refusal);
+            }
+            return;
+        }
+        self.messages += 1;
+        self.audit.arrived(conn, clock.time, &message);
+        self.requests.arrived(conn, clock.now, &message);
+        let is_traced = self.tracer.arrived(conn, &message, || self.clocks.now());
+        self.mds.handle(clock, MdsInput::Message(conn, message), self.effects);
+        if is_traced {
+            self.tracer.handled(self.clocks.now());
+        }
+    }
+}
+
 impl Daemon {
     fn handle(&mut self, clock: Clock, input: MdsInput<'_>) {
         self.mds.handle(clock, input, &mut self.effects);
@@ -224,11 +276,20 @@ impl Daemon {
             TICK_BUSY
         };
         let mut closed = VecDeque::new();
-        let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
         let mut clock = None;
-        let (monitor, peers, audit) = (self.monitor_conn, &self.peers, &mut self.audit);
-        let (keys, requests, log) = (&self.keys, &mut self.requests, &self.log);
-        let mut messages = 0;
+        let (clocks, log) = (&self.clocks, &self.log);
+        let mut arrivals = Arrivals {
+            mds: &mut self.mds,
+            effects: &mut self.effects,
+            audit: &mut self.audit,
+            requests: &mut self.requests,
+            tracer: &mut self.tracer,
+            keys: &self.keys,
+            peers: &self.peers,
+            monitor: self.monitor_conn,
+            clocks,
+            messages: 0,
+        };
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
             let clock = *clock.get_or_insert_with(|| clocks.read());
@@ -236,25 +297,9 @@ impl Daemon {
             match happened {
                 ConnectionEvent::Opened(conn, peer) => {
                     crate::log_opened(log, conn, &peer);
-                    audit.opened(conn, &peer);
-                    mds.handle(clock, MdsInput::Opened(conn, peer), effects);
+                    arrivals.opened(clock, conn, peer);
                 }
-                ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
-                    Ok(message) if Some(conn) == monitor => {
-                        if let Message::Map(map) = &message {
-                            keys.keep_revoked(&map.revoked);
-                        }
-                        mds.handle(clock, MdsInput::FromMonitor(message), effects);
-                    }
-                    Ok(_) if peers.has(conn) => effects.close.push(conn),
-                    Ok(message) => {
-                        messages += 1;
-                        audit.arrived(conn, clock.time, &message);
-                        requests.arrived(conn, clock.now, &message);
-                        mds.handle(clock, MdsInput::Message(conn, message), effects);
-                    }
-                    Err(_) => effects.close.push(conn),
-                },
+                ConnectionEvent::Payload(conn, payload) => arrivals.payload(clock, conn, payload),
                 ConnectionEvent::Cut { from, why, was_known } => {
                     crate::log_cut(log, &from, why, was_known);
                 }
@@ -264,7 +309,7 @@ impl Daemon {
                 }
             }
         })?;
-        self.meter.note_arrived(messages);
+        self.meter.note_arrived(arrivals.messages);
         self.peers.opened(&mut self.reactor);
         let clock = clock.unwrap_or_else(|| self.clocks.read());
         self.take_in(clock, closed);
@@ -291,6 +336,9 @@ impl Daemon {
             self.closed(clock, conn);
         }
         while let Some((token, result)) = self.workers.finished() {
+            if !self.tracer.is_idle() {
+                self.tracer.stored(token, &result, self.clocks.now());
+            }
             self.handle(clock, MdsInput::Stored(token, result));
         }
         while let Some(answer) = self.thinker.answered() {
@@ -327,7 +375,17 @@ impl Daemon {
         } else if !self.peers.closed(conn) {
             self.audit.closed(conn);
             self.requests.closed(conn);
+            self.tracer.closed(conn);
             self.handle(clock, MdsInput::Closed(conn));
+        }
+    }
+
+    /// Notes the effects for the request that is traced.
+    fn trace(&mut self) {
+        let now = self.clocks.now();
+        self.tracer.executes(&self.effects, now);
+        if let Some((conn, traced)) = self.tracer.ended(mds::durable_up_to(&self.mds), now) {
+            self.effects.outbox.send(conn, &traced);
         }
     }
 
@@ -347,6 +405,9 @@ impl Daemon {
     }
 
     fn execute(&mut self) {
+        if !self.tracer.is_idle() {
+            self.trace();
+        }
         let effects = &mut self.effects;
         if !effects.outbox.sends.is_empty() {
             let now = self.clocks.now();

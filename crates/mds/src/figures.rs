@@ -3,7 +3,7 @@
 //! The driver asks for them between two inputs, as often as a scraper asks the driver. Everything
 //! else counts nothing more than without metrics.
 
-use types::{Ino, Rank, Span};
+use types::{Ino, Rank, Seq, Span};
 use wire::MdsState;
 
 use crate::Mds;
@@ -42,6 +42,12 @@ pub struct Figures {
     pub merges: u64,
     /// The load of the subtrees of this rank, the hottest first.
     pub subtrees: Vec<SubtreeLoad>,
+}
+
+/// The position in the journal up to which all is durable.
+#[must_use]
+pub fn durable_up_to(mds: &Mds) -> Seq {
+    mds.log.safe()
 }
 
 impl Figures {

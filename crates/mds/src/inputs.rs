@@ -54,6 +54,8 @@ impl Mds {
             | Message::Reply(_)
             | Message::MonRequest { .. }
             | Message::MonReply { .. }
+            | Message::Trace { .. }
+            | Message::Traced(_)
             | Message::Beacon(_)
             | Message::Map(_)
             | Message::Moved { .. }
@@ -87,6 +89,8 @@ impl Mds {
             | Message::Chunk { .. }
             | Message::MonRequest { .. }
             | Message::MonReply { .. }
+            | Message::Trace { .. }
+            | Message::Traced(_)
             | Message::Peer(_)
             | Message::Moved { .. }
             | Message::Recall { .. }

@@ -77,7 +77,7 @@ pub use balance::{ResourceUse, SubtreeLoad};
 pub use counters::Counters;
 pub(crate) use effects::ReplyTo;
 pub use effects::{MdsEffects, Observed};
-pub use figures::Figures;
+pub use figures::{Figures, durable_up_to};
 pub use health::Room;
 pub use notice::MdsNotice;
 pub use peers::PeerFrame;

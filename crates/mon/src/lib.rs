@@ -218,6 +218,8 @@ impl Mon {
             | Message::Batch(_)
             | Message::Chunk { .. }
             | Message::MonReply { .. }
+            | Message::Trace { .. }
+            | Message::Traced(_)
             | Message::Map(_)
             | Message::Moved { .. }
             | Message::Peer(_)

@@ -154,6 +154,8 @@ impl Oracle {
             | Message::Chunk { .. }
             | Message::MonRequest { .. }
             | Message::MonReply { .. }
+            | Message::Trace { .. }
+            | Message::Traced(_)
             | Message::Beacon(_)
             | Message::Map(_)
             | Message::Moved { .. }

@@ -2,9 +2,11 @@
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{
-    Attr, AttrChange, Cred, Ino, InoRange, Lock, LockKind, LockMode, Timestamp, device_and_stripe,
-    device_or_stripe,
+    Attr, AttrChange, Cred, Errno, Ino, InoRange, Lock, LockKind, LockMode, Timestamp,
+    device_and_stripe, device_or_stripe,
 };
+
+use crate::Failure;
 
 pub(crate) fn put_attr(out: &mut Vec<u8>, attr: &Attr) {
     let Attr { ino, mode, uid, gid, nlink, rdev, stripe, size, atime, mtime, ctime, btime } = *attr;
@@ -159,4 +161,30 @@ pub(crate) fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
         gid: reader.varint_u32()?,
         groups: list(reader, Reader::varint_u32)?,
     })
+}
+
+pub(crate) fn put_result<T>(
+    out: &mut Vec<u8>,
+    result: &Result<T, Failure>,
+    put: impl FnOnce(&T, &mut Vec<u8>),
+) {
+    out.put_u8(u8::from(result.is_ok()));
+    match result {
+        Ok(value) => put(value, out),
+        Err(Failure { errno, text }) => {
+            out.put_u16(errno.code());
+            out.put_bytes(text.as_bytes());
+        }
+    }
+}
+
+pub(crate) fn result<'a, T>(
+    reader: &mut Reader<'a>,
+    get: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
+) -> Result<Result<T, Failure>, Malformed> {
+    if boolean(reader)? {
+        return Ok(Ok(get(reader)?));
+    }
+    let errno = Errno::from_code(reader.u16()?);
+    Ok(Err(Failure { errno, text: string(reader)? }))
 }

@@ -19,6 +19,7 @@ mod op;
 mod outbox;
 mod peer;
 mod refusal;
+mod trace;
 mod unused;
 mod versions;
 mod watch;
@@ -42,6 +43,7 @@ pub use op::{
 };
 pub use outbox::{Outbox, answered};
 pub use peer::{PEER_VERSION, PeerBody, PeerMessage, TransferStep};
+pub use trace::{TracePart, TraceStep, Traced};
 pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::UnusedNumbers;
 pub use versions::{OLDEST_VERSION, ProtocolVersions, VERSION};

@@ -6,12 +6,13 @@ use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Rank, Seq, Span, Stripe, Ti
 use crate::answer::Answer;
 use crate::batch::Batch;
 use crate::codec::{
-    attr, boolean, cred, list, option, put_attr, put_cred, put_list, put_option, string,
+    attr, boolean, cred, list, option, put_attr, put_cred, put_list, put_option, put_result, result,
 };
 use crate::map::{ClusterMap, rank};
 use crate::mon::{Beacon, MonAnswer, MonOp};
 use crate::op::{Op, flags, ino};
 use crate::peer::PeerMessage;
+use crate::trace::Traced;
 
 /// The first message of a client to a metadata server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,6 +235,13 @@ pub enum Message<'a> {
     },
     /// Server to server.
     Peer(Box<PeerMessage<'a>>),
+    /// Client to server: report the course of a request that follows ([`Message::Traced`]).
+    Trace {
+        /// The request.
+        tid: Tid,
+    },
+    /// Server to client: the course of a request.
+    Traced(Box<Traced>),
 }
 
 impl Message<'_> {
@@ -347,6 +355,14 @@ impl Message<'_> {
                 out.put_u8(17);
                 peer.encode(out);
             }
+            Message::Trace { tid } => {
+                out.put_u8(18);
+                out.put_varint(tid.0);
+            }
+            Message::Traced(traced) => {
+                out.put_u8(19);
+                traced.encode(out);
+            }
         }
     }
 
@@ -439,6 +455,8 @@ impl<'a> Message<'a> {
             14 => Message::Heartbeat(reader.bytes()?),
             15 => Message::Balanced(reader.bytes()?),
             17 => Message::Peer(Box::new(PeerMessage::decode(reader)?)),
+            18 => Message::Trace { tid: Tid(reader.varint()?) },
+            19 => Message::Traced(Box::new(Traced::read(reader)?)),
             16 => Message::Moved { to: rank(reader)?, files: list(reader, ino)? },
             _ => return Err(start.malformed("a known message")),
         })
@@ -461,30 +479,4 @@ fn grants(reader: &mut Reader<'_>) -> Result<Grants, Malformed> {
     let (exclusive, new_exclusive) = (option(reader, stripe)?, option(reader, stripe)?);
     let lease = option(reader, |reader| reader.varint().map(Span))?;
     Ok(Grants { dir, inode, exclusive, new_exclusive, lease })
-}
-
-pub(crate) fn put_result<T>(
-    out: &mut Vec<u8>,
-    result: &Result<T, Failure>,
-    put: impl FnOnce(&T, &mut Vec<u8>),
-) {
-    out.put_u8(u8::from(result.is_ok()));
-    match result {
-        Ok(value) => put(value, out),
-        Err(Failure { errno, text }) => {
-            out.put_u16(errno.code());
-            out.put_bytes(text.as_bytes());
-        }
-    }
-}
-
-pub(crate) fn result<'a, T>(
-    reader: &mut Reader<'a>,
-    get: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
-) -> Result<Result<T, Failure>, Malformed> {
-    if boolean(reader)? {
-        return Ok(Ok(get(reader)?));
-    }
-    let errno = Errno::from_code(reader.u16()?);
-    Ok(Err(Failure { errno, text: string(reader)? }))
 }

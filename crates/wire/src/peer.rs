@@ -16,9 +16,8 @@
 use types::bytes::{Malformed, Put, Reader};
 use types::{Cred, Epoch, Errno, Ino, Rank};
 
-use crate::codec::{cred, put_cred, string};
+use crate::codec::{cred, put_cred, put_result, result, string};
 use crate::map::rank;
-use crate::message::{put_result, result};
 use crate::op::{Op, ino};
 use crate::{Answer, Failure};
 

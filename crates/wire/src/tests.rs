@@ -291,6 +291,21 @@ fn a_message_between_servers_of_another_version_is_refused() {
     assert!(Message::decode(&bytes).is_err());
 }
 
+fn traces() -> Vec<Message<'static>> {
+    vec![
+        Message::Trace { tid: Tid(9) },
+        Message::Traced(Box::new(Traced {
+            tid: Tid(9),
+            steps: Ok(vec![TraceStep {
+                at: Span(1_000),
+                part: TracePart::Journal,
+                text: "append".into(),
+            }]),
+        })),
+        Message::Traced(Box::new(Traced { tid: Tid(9), steps: Err(Errno::Busy.into()) })),
+    ]
+}
+
 fn messages() -> Vec<Message<'static>> {
     let cred = Cred { uid: 7, gid: 8, groups: vec![1, 2] };
     let mut all = vec![
@@ -317,6 +332,7 @@ fn messages() -> Vec<Message<'static>> {
         Message::Balanced(b"record"),
     ];
     all.extend(peer_messages());
+    all.extend(traces());
     let wants = [WantsExclusive::Never, WantsExclusive::AsPolicySays, WantsExclusive::Always];
     for (tid, op) in ops().into_iter().enumerate() {
         let wants_exclusive = wants[tid % wants.len()];

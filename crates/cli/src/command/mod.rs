@@ -40,6 +40,7 @@ pub(crate) mod status;
 pub(crate) mod sweep;
 pub(crate) mod sync;
 pub(crate) mod top;
+pub(crate) mod trace;
 pub(crate) mod trash;
 pub(crate) mod umount;
 pub(crate) mod up;

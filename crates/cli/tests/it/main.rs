@@ -48,6 +48,7 @@ mod sharing;
 mod site;
 mod strangers;
 mod threadless;
+mod trace;
 mod trash;
 mod views;
 mod walks;

@@ -303,6 +303,14 @@ fn as_an_administrator() {
 
 #[test]
 #[ignore = "an attack, which another test starts"]
+fn by_a_trace() {
+    // The steps would name clients and objects of others.
+    let op = Op::Read(ReadOp::GetAttr { ino: Ino::ROOT });
+    refused(client().trace(&op), Errno::NotPermitted);
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
 fn as_a_server() {
     let beacon = Beacon {
         rank: Rank(0),
@@ -575,6 +583,11 @@ fn nobody_is_the_client_of_another_user() {
 #[test]
 fn only_the_owner_commands_the_cluster() {
     survives("as_an_administrator");
+}
+
+#[test]
+fn only_the_owner_sees_the_course_of_requests() {
+    survives("by_a_trace");
 }
 
 #[test]

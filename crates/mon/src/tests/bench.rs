@@ -414,6 +414,8 @@ fn show_message(message: &Message<'_>) -> String {
         | Message::Batch(_)
         | Message::Peer(_)
         | Message::Heartbeat(_)
+        | Message::Trace { .. }
+        | Message::Traced(_)
         | Message::Balanced(_)
         | Message::Moved { .. }
         | Message::Stop => format!("{message:?}").to_lowercase(),
