@@ -253,7 +253,12 @@ impl Cache {
             }
         } else if let Some(dir) = self.dirs.get_mut(&parent) {
             dir.files.insert(attr.ino, *attr);
-            self.homes.insert(attr.ino, parent);
+            let home = self.homes.insert(attr.ino, parent).filter(|home| *home != parent);
+            // A file that had several names, and has one now, may be in another directory than
+            // before.
+            if let Some(dir) = home.and_then(|home| self.dirs.get_mut(&home)) {
+                dir.files.remove(&attr.ino);
+            }
         }
     }
 

@@ -244,6 +244,13 @@ impl Merges {
         self.receiving.len() + self.held.len() + self.queue.len()
     }
 
+    /// Whether one is under way of which the journal will not have the changes.
+    pub(crate) fn is_any_unrecorded(&self) -> bool {
+        let all = self.receiving.iter().chain(&self.held).chain(&self.queue);
+        let mut changing = all.filter(|merge| !merge.flags.dry_run);
+        changing.any(|merge| !merge.is_recorded())
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting
             && self.queue.front().is_some_and(|merge| merge.stage != MergeStage::Finishing)

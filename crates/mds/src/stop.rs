@@ -191,6 +191,7 @@ impl CheckpointCx<'_> {
         self.settings.private.is_none()
             && policies.iter().all(|(_, policy)| policy.streams)
             && !self.checkpoint.is_any_volatile()
+            && !self.merges.is_any_unrecorded()
             && !self.namespace.dirs().is_any_unjournalled()
     }
 

@@ -105,6 +105,8 @@ pub(crate) struct World {
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     /// How often a server died.
     pub(crate) crashes: u64,
+    /// How often unsynced writes of the store were torn: at each crash, and at some stops.
+    pub(crate) cuts: u64,
     /// Servers check all of their invariants after so many inputs.
     pub(crate) validated_every: u64,
     inputs: u64,
@@ -134,6 +136,7 @@ impl World {
             clients: Vec::new(),
             conns: BTreeMap::new(),
             crashes: 0,
+            cuts: 0,
             validated_every: 1,
             inputs: 0,
             events: BTreeMap::new(),

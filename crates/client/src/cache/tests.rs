@@ -325,3 +325,20 @@ fn grants_for_a_directory_that_is_being_returned_are_not_cached() {
     bench.answered(&lookup, Ok(Answer::Attr(file(FILE))), grants(true));
     assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
 }
+
+/// A file had several names, and the one that is left is in another directory.
+#[test]
+fn the_attributes_of_a_file_are_with_the_directory_of_the_last_answer() {
+    const OTHER: Ino = Ino(1 << 42);
+    let mut bench = Bench::made();
+    bench.create(b"a", FILE);
+    let lookup = Op::Read(ReadOp::Lookup { parent: OTHER, name: b"b" });
+    let there = Some(Grants { dir: dir(OTHER), inode: true, ..Grants::default() });
+    bench.answered(&lookup, Ok(Answer::Attr(file(FILE))), there);
+    bench.cache.validate();
+    let get = Op::Read(ReadOp::GetAttr { ino: FILE });
+    assert!(bench.cache.answer(&Cred::root(), &get).is_some());
+    bench.cache.forget(OTHER);
+    assert!(bench.cache.answer(&Cred::root(), &get).is_none());
+    bench.cache.validate();
+}

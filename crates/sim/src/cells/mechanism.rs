@@ -304,11 +304,11 @@ impl Cells {
             return Ok(Err(error));
         }
         // The server may die now, and with it the unsynced writes of the store.
-        let crashes = self.requests.world.crashes;
+        let cuts = self.requests.world.cuts;
         self.persisted(client)?;
         self.step(client)?;
         self.local_step(client)?;
-        if crashes != self.requests.world.crashes {
+        if cuts != self.requests.world.cuts {
             return Ok(Err(Error::of(Errno::Io, object)));
         }
         if let Err(error) = self.requests.world.memory.sync(SyncScope::Object(object)) {

@@ -82,6 +82,7 @@ impl World {
 
     /// Tears the pending writes of a server.
     fn cut_disk(&mut self, server: usize) {
+        self.cuts += 1;
         // The appends of other servers survive this crash.
         for other in (0..self.servers.len()).filter(|other| *other != server) {
             self.servers[other].disk.sync_appends();

@@ -590,3 +590,25 @@ fn a_merge_into_a_large_directory_looks_up_its_names_at_once() {
     merge(&mut tree, &bytes, PLAIN).unwrap();
     assert_eq!(tree.counted(0, "cold_lookups") - before, 1);
 }
+
+/// The order to stop comes between a journal and its merge, which the journal of the rank will not
+/// have.
+#[test]
+fn a_merge_without_a_record_is_stored_before_the_next_server_starts() {
+    let policy = "consistency: append_client_journal+volatile_apply\ndurability: none\n";
+    let (mut tree, given) = decoupled(policy);
+    let journal = files(&tree, &given, &["a", "b"]);
+    let (subtree, bytes, unused) = (tree.sub, journal.len() as u64, UnusedNumbers::default());
+    let op = JobOp::Merge { subtree, bytes, object: b"", flags: PLAIN, unused };
+    let tid = tree.ask(1, Op::Job(op));
+    let conn = tree.conn(1, 0);
+    tree.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes: &journal }));
+    tree.input(0, MdsInput::Terminate);
+    tree.until(|tree| tree.stopped == [0]);
+    tree.stopped.clear();
+    tree.start(0);
+    tree.connect(1);
+    tree.until(|tree| tree.mds(0).is_active());
+    tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir/sub" })).unwrap();
+    assert_eq!(tree.names(subtree), ["a", "b"]);
+}
