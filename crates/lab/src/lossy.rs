@@ -22,6 +22,10 @@ use types::rng::Rng;
 
 pub(crate) use self::image::CutFigures;
 use self::served::Disks;
+use crate::harness::process;
+
+/// A cut comes behind so many writes, or fewer.
+const WRITES_MAX: u64 = 64;
 
 /// The file system on a disk that loses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -108,28 +112,36 @@ impl LossyDisk {
         finish(command.arg(self.file()).arg(&self.at))
     }
 
-    /// The moment of the cut: behind so many more writes, in the middle of the work of a flush, the
-    /// disk answers nothing any more, so that no program learns of a write or a flush that the cut
-    /// undoes. Returns when that moment has come, or after `patience` without so many writes.
-    pub(crate) fn freeze_after(&self, writes: u64, patience: Duration) {
-        self.disks.freeze_after(writes, patience);
-    }
-
-    /// The disk loses what the cut takes. Programs that wait for the disk get `EIO`; those that the
-    /// machine runs are killed by now.
-    pub(crate) fn lose(&mut self, random: &mut Rng) -> CutFigures {
-        self.number += 1;
-        self.disks.cut(random)
-    }
-
-    /// The machine is on again: what survived is mounted.
+    /// Cuts the power of the disk and of these processes, which the machine runs, and gives the
+    /// disk its power back: what survived is mounted.
+    ///
+    /// The moment of the cut is in the middle of work: behind some more writes, of which the last
+    /// has no answer. From then on the disk answers nothing, so that no program learns of a write
+    /// or a flush that the cut undoes; when the processes are killed, the disk fails with `EIO`.
+    /// Without so many writes the moment comes after `patience`, which is also for the end of the
+    /// processes.
     ///
     /// # Errors
-    /// As [`LossyDisk::new`], and if the file system does not survive.
-    pub(crate) fn mount_again(&self) -> Result<()> {
+    /// As [`LossyDisk::new`], if a process does not end, and if the file system does not survive.
+    pub(crate) fn cut(
+        &mut self,
+        pids: &[u32],
+        patience: Duration,
+        random: &mut Rng,
+    ) -> Result<CutFigures> {
+        self.disks.freeze_after(random.between(1, WRITES_MAX), patience);
+        let mut figures = CutFigures::default();
+        process::kill_all(pids, patience, || figures = self.disks.cut(random))?;
+        self.number += 1;
         // Other processes may still look at the disk without power.
         finish(Command::new("umount").arg("--lazy").arg(&self.at))?;
-        self.mount()
+        self.mount()?;
+        Ok(figures)
+    }
+
+    /// Where the file system is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.at
     }
 }
 

@@ -32,10 +32,12 @@ use self::sampler::{Outage, Sampler, Watched, locked};
 use self::schedule::{Incident, Schedule};
 use self::stage::Stage;
 use crate::harness::clock::clock_ns;
-use crate::lossy::DiskFormat;
+use crate::lossy::{DiskFormat, LossyDisk};
 
 /// Between two incidents, in milliseconds.
 const QUIET: (u64, u64) = (2_000, 5_000);
+/// The size of the disk of a client's machine. XFS needs 300 MiB.
+const CLIENT_DISK_MIB: u64 = 320;
 /// Outages that the sampler remembers.
 const OUTAGES: usize = 16;
 
@@ -71,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     store_mib: u64,
     /// File system of the store, on a disk that loses unsynced writes when its power is cut: for
-    /// power-cut [default: a file system in memory]
+    /// power-cut and client-power-cut [default: a file system in memory]
     #[arg(long, value_name = "FORMAT")]
     disk: Option<DiskFormat>,
     /// Bound of the resident memory of a daemon, in MiB
@@ -170,7 +172,7 @@ fn settings(args: &Args, records: &Records, mounts: bool) -> Result<RunSettings>
     if incidents.is_empty() {
         let cause = "no incident is possible: this user may not mount, or there is no --disk";
         return Err(Error::new(Errno::NotSupported, "--only", cause)
-            .remedy("run it as root; power-cut needs `--disk ext4` or `--disk xfs`"));
+            .remedy("run it as root; power cuts need `--disk ext4` or `--disk xfs`"));
     }
     let limits = Limits {
         daemon_mib: args.daemon_mib,
@@ -207,7 +209,12 @@ impl Run {
         }
         let disk =
             mounts.then(|| StoreDisk::new(dir, args.store_mib, settings.disk)).transpose()?;
-        let mut stage = Stage::start(dir, settings.ranks, disk, interrupted)?;
+        let has_client_disk = settings.incidents.contains(&Incident::ClientPowerCut);
+        let format = settings.disk.filter(|_| has_client_disk);
+        let client_disk = format
+            .map(|format| LossyDisk::new(&dir.join("client"), format, CLIENT_DISK_MIB))
+            .transpose()?;
+        let mut stage = Stage::start(dir, settings.ranks, (disk, client_disk), interrupted)?;
         let watched = Arc::new(Watched {
             limits: settings.limits,
             records: records.clone(),

@@ -21,6 +21,7 @@ mod per_event;
 mod raw;
 pub(crate) mod rocks;
 mod soak;
+mod soak_decoupled;
 mod soak_probe;
 mod synced;
 mod workflow;

@@ -35,6 +35,10 @@ pub(crate) enum SoakRole {
     Probe,
     /// Open many files, hold them, and do nothing.
     Hoard { files: u64 },
+    /// Create in a decoupled subtree, and note how many names are durable on the machine.
+    Decouple,
+    /// Merge the decoupled subtree of an earlier client of the machine.
+    Resume,
 }
 
 /// The name of a writer's file.

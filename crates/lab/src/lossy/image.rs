@@ -3,6 +3,7 @@
 //! Invariant: at a cut each sector has the content of the last flush, or that of one write since.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use types::Map;
 use types::rng::Rng;
@@ -24,6 +25,17 @@ pub(crate) struct CutFigures {
     pub(crate) torn_pages: u64,
     /// Flushes since the disk got power.
     pub(crate) flushes: u64,
+}
+
+impl fmt::Display for CutFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pages, lost_sectors, torn_pages, flushes } = self;
+        write!(
+            f,
+            "{pages} pages were written since the last of {flushes} flushes: {lost_sectors} \
+             sectors lost, {torn_pages} pages torn"
+        )
+    }
 }
 
 /// See the module documentation.

@@ -15,7 +15,6 @@ use cudele::{Errno, Error, Result};
 use terminal::io;
 use types::rng::Rng;
 
-use crate::harness::process;
 use crate::lossy::{CutFigures, DiskFormat, LossyDisk, finish};
 
 /// The variable by which the program knows that it runs in its own mount namespace.
@@ -87,12 +86,7 @@ impl StoreDisk {
         random: &mut Rng,
     ) -> Result<CutFigures> {
         let none = || Error::new(Errno::NotSupported, "power-cut", "the disk loses no writes");
-        let disk = self.lossy.as_mut().ok_or_else(none)?;
-        let mut figures = CutFigures::default();
-        disk.freeze_after(random.between(1, 64), patience);
-        process::kill_all(pids, patience, || figures = disk.lose(random))?;
-        disk.mount_again()?;
-        Ok(figures)
+        self.lossy.as_mut().ok_or_else(none)?.cut(pids, patience, random)
     }
 
     /// Leaves no room.

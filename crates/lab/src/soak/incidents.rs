@@ -15,7 +15,7 @@ use super::stage::{LARGE, PATIENCE, SEGMENTS_MAX, Stage, WRITERS, fault};
 use crate::harness::crew::Crew;
 use crate::harness::job::Task;
 use crate::harness::process;
-use crate::harness::soak::{SoakJob, SoakRole};
+use crate::harness::soak::{SoakJob, SoakRole, soak_name};
 
 /// Names of the large directory in a run of 24 hours.
 const LARGE_A_DAY: f64 = 20_000_000.0;
@@ -61,6 +61,7 @@ pub(super) fn play(
         Incident::FullDisk => full_disk(stage, random),
         Incident::StopMds => stop_mds(stage, random),
         Incident::PowerCut => power_cut(stage, random),
+        Incident::ClientPowerCut => client_power_cut(stage, random),
     }
 }
 
@@ -290,14 +291,45 @@ fn power_cut(stage: &mut Stage, random: &mut Rng) -> Result<String> {
     burst.ended()?;
     expect_names(stage, &dir, names)?;
     stage.remove(&dir)?;
-    Ok(format!(
-        "{} pages were written since the last of {} flushes: {} sectors lost, {} pages torn; active after {:.2} s",
-        cut.pages,
-        cut.flushes,
-        cut.lost_sectors,
-        cut.torn_pages,
-        took.as_secs_f64()
-    ))
+    Ok(format!("{cut}; active after {:.2} s", took.as_secs_f64()))
+}
+
+fn client_power_cut(stage: &mut Stage, random: &mut Rng) -> Result<String> {
+    let dir = stage.scratch()?;
+    let none = || fault("there is no disk of a client's machine");
+    let state = stage.client_disk.as_ref().ok_or_else(none)?.path().join("state");
+    let record = stage.cluster.own_dir()?.join("decoupled.record");
+    let job = |role| {
+        let (dirs, pace) = (vec![dir.clone()], Duration::ZERO);
+        Task::Soak(SoakJob { number: 0, role, dirs, record: record.clone(), pace })
+    };
+    let mut crew = Crew::ready(&[stage.cluster.job(job(SoakRole::Decouple))], &state)?;
+    crew.release()?;
+    stage.until("names are durable", |_| Ok(durable_names(&record)? > 0))?;
+    stage.wait(millis(random, 0, 1500));
+    let pids: Vec<u32> = crew.pid().into_iter().collect();
+    let disk = stage.client_disk.as_mut().ok_or_else(none)?;
+    let cut = disk.cut(&pids, PATIENCE, random)?;
+    drop(crew);
+    let durable = durable_names(&record)?;
+    Crew::ready(&[stage.cluster.job(job(SoakRole::Resume))], &state)?.go()?;
+    let found = stage.count(&dir)?;
+    if found < durable {
+        let sentence = format!("names: {dir} has {found} names, and {durable} were durable");
+        return Err(fault(sentence));
+    }
+    let last = soak_name(0, found - 1);
+    stage.client()?.stat(format!("{dir}/{last}")).map_err(|error| {
+        fault(format!("names: {dir} has {found} names, and not the first ones: {error}"))
+    })?;
+    stage.remove(&dir)?;
+    Ok(format!("{durable} names were durable, {found} survived; {cut}"))
+}
+
+/// The last line of the record of a client with a decoupled subtree.
+fn durable_names(record: &std::path::Path) -> Result<u64> {
+    let text = super::judge::tail(record, 0)?;
+    Ok(text.lines().last().and_then(|line| line.parse().ok()).unwrap_or(0))
 }
 
 fn stop_mds(stage: &mut Stage, random: &mut Rng) -> Result<String> {

@@ -36,6 +36,9 @@ pub(crate) enum Incident {
     StopMds,
     /// The machine of the servers and the store loses power, and its disk what was not flushed
     PowerCut,
+    /// The machine of a client with a decoupled subtree loses power, and its disk what was not
+    /// flushed
+    ClientPowerCut,
 }
 
 /// The cost that is allowed to an incident.
@@ -63,7 +66,7 @@ impl Incident {
 
     /// Whether the incident needs a disk that loses writes.
     pub(crate) fn needs_lossy_disk(self) -> bool {
-        matches!(self, Self::PowerCut)
+        matches!(self, Self::PowerCut | Self::ClientPowerCut)
     }
 
     /// The name on the command line and in records.
@@ -82,6 +85,7 @@ impl Incident {
             | Self::KillClient
             | Self::KillMon
             | Self::FullDisk
+            | Self::ClientPowerCut
             | Self::UntrimmedJournal => Some(HELD_UP),
             Self::LargeDirectory | Self::BalancerCircles => None,
         };

@@ -21,6 +21,7 @@ use crate::harness::crew::{Crew, Together};
 use crate::harness::job::{Job, Task};
 use crate::harness::process;
 use crate::harness::soak::{SoakJob, SoakRole};
+use crate::lossy::LossyDisk;
 
 /// Small journals, so that a run of minutes fills and trims them, and frequent balancing.
 const SETTINGS: [&str; 3] =
@@ -54,6 +55,8 @@ pub(super) struct Stage {
     clients: Vec<StageClient>,
     pub(super) cluster: TestCluster,
     pub(super) disk: Option<StoreDisk>,
+    /// The disk of a client's machine.
+    pub(super) client_disk: Option<LossyDisk>,
     pub(super) ranks: u16,
     pub(super) interrupted: Arc<AtomicBool>,
     pub(super) watched: Option<Arc<Watched>>,
@@ -85,7 +88,7 @@ impl Stage {
     pub(super) fn start(
         records: &Path,
         ranks: u16,
-        disk: Option<StoreDisk>,
+        (disk, client_disk): (Option<StoreDisk>, Option<LossyDisk>),
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self> {
         let store = disk.as_ref().map(StoreDisk::url);
@@ -93,7 +96,9 @@ impl Stage {
         let place = Place { parent, store, state: None, mon: None, group: None };
         let cluster = TestCluster::start_ranks(&place, &SETTINGS.map(str::to_owned), ranks)?;
         let (clients, watched) = (Vec::new(), None);
-        let mut stage = Self { clients, cluster, disk, ranks, interrupted, watched, scratches: 0 };
+        let scratches = 0;
+        let mut stage =
+            Self { clients, cluster, disk, client_disk, ranks, interrupted, watched, scratches };
         stage.up()?;
         stage.make_dirs()?;
         for writer in 0..WRITERS {

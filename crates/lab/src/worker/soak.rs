@@ -14,7 +14,7 @@ use cudele::{Dir, Errno, Error, Fs, NewFile, RenameFlags, Result};
 use types::rng::Rng;
 
 use super::dialogue::{await_start, sleep_until};
-use super::soak_probe;
+use super::{soak_decoupled, soak_probe};
 use crate::harness::clock::clock_ns;
 use crate::harness::job::JobOutcome;
 use crate::harness::soak::{RecordLine, SoakJob, SoakRole, soak_name, soak_number};
@@ -38,6 +38,8 @@ pub(super) fn work(fs: &Arc<Fs>, job: &SoakJob) -> Result<JobOutcome> {
         SoakRole::Read => read(fs, job),
         SoakRole::Probe => soak_probe::probe(fs, job),
         SoakRole::Hoard { files } => hoard(fs, job, files),
+        SoakRole::Decouple => soak_decoupled::work(fs, job),
+        SoakRole::Resume => soak_decoupled::resume(fs, job),
     }
 }
 
