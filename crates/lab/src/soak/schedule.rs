@@ -128,7 +128,7 @@ mod tests {
         let all = Incident::value_variants();
         let of = |seed| {
             let schedule = Schedule::new(seed, all.to_vec());
-            (0..30).map(|place| schedule.at(place).0).collect::<Vec<_>>()
+            (0..3 * all.len() as u64).map(|place| schedule.at(place).0).collect::<Vec<_>>()
         };
         let order = of(7);
         for round in order.chunks(all.len()) {

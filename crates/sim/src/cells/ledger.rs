@@ -227,14 +227,16 @@ impl Ledger {
         }
     }
 
-    /// The server crashed.
-    pub(super) fn server_crashed(&mut self) {
+    /// The server crashed. If the client does not repeat merges under the policy in force, the
+    /// updates are lost, and no later policy brings them back.
+    pub(super) fn server_crashed(&mut self, repeats: bool) {
         for update in &mut self.updates {
             let ordered = update.is_ordered();
             update.torn |= update.shown == Shown::Perhaps && !ordered;
             // A living client repeats the update before any client looks.
             if update.shown == Shown::Memory && update.resends.is_none() {
                 (update.shown, update.undone) = (Shown::Perhaps, true);
+                update.kept.disk &= repeats;
                 update.torn |= !ordered;
             }
         }

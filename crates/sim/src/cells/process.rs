@@ -2,7 +2,7 @@
 //! library does, and may be struck at any step.
 
 use client::{LogNeed, LogState, LogStep};
-use policy::Policy;
+use policy::{Mechanism, Policy};
 use types::{ClientId, Epoch, Errno, Ino, Tid};
 use wire::{Answer, MergeFlags};
 
@@ -122,7 +122,11 @@ impl Cells {
     pub(super) fn notice_crashes(&mut self) {
         if self.requests.world.crashes != self.crashes {
             self.crashes = self.requests.world.crashes;
-            self.jobs.iter_mut().for_each(|job| job.ledger.server_crashed());
+            for job in &mut self.jobs {
+                let held = job.process.as_ref().and_then(|process| process.holds.as_deref());
+                let repeats = held.is_none_or(|it| it.policy.contains(Mechanism::LocalPersist));
+                job.ledger.server_crashed(repeats);
+            }
         }
         if self.requests.world.servers[0].stopped && !self.was_stopped {
             self.jobs.iter_mut().for_each(|job| job.ledger.stored());
