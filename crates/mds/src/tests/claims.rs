@@ -87,6 +87,40 @@ fn a_user_claims_the_number_that_an_answer_had_before_a_crash() {
     assert_eq!(ask(&mut tree, FIRST, unused, create(open, "c", FILE)), Err(Errno::Stale));
 }
 
+/// A user may claim a number again that the user has given to a file which is in the store by now.
+/// It harms the user alone.
+#[test]
+fn a_server_survives_a_user_that_gives_a_number_twice() {
+    let mut tree = Tree::new();
+    let open = tree.open;
+    tree.connect_user(FIRST, Epoch(0), 0);
+    let dir = ask(&mut tree, FIRST, None, create(open, "dir", DIR)).unwrap().ino;
+    let file = ask(&mut tree, FIRST, None, create(dir, "file", FILE)).unwrap().ino;
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
+    tree.crash(0);
+    restart(&mut tree);
+    tree.stop(0);
+    restart(&mut tree);
+    tree.connect_user(SECOND, Epoch(1), 1);
+    attr_of(&mut tree, b"/open");
+    let again = ask(&mut tree, SECOND, claim(file), create(open, "again", FILE));
+    assert_eq!(again.unwrap().ino, file, "the directory is not in memory");
+    let paths: [&[u8]; 3] = [b"/open/again", b"/open/dir", b"/open/dir/file"];
+    for path in paths {
+        let _ = tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path }));
+    }
+    tree.names(open);
+    for (parent, name) in [(dir, &b"file"[..]), (open, b"again"), (open, b"dir")] {
+        let remove = ChangeOp::Unlink { parent, name };
+        let _ = tree.answer(Op::Change(remove));
+        let _ = tree.answer(Op::Change(ChangeOp::Rmdir { parent, name }));
+    }
+    tree.checkpoint();
+    tree.stop(0);
+    restart(&mut tree);
+    assert_eq!(attr_of(&mut tree, b"/dir/full").ino, tree.full, "others are as before");
+}
+
 /// The log of a client, which another client of the same user merges.
 fn merge(tree: &mut Tree, client: ClientId, events: &[Event<'_>]) -> wire::MergeReport {
     let subtree = tree.open;

@@ -31,8 +31,18 @@ pub(crate) fn guest() -> Cred {
 
 /// The log of requests of a client, as a file.
 pub(crate) fn log_of(client: ClientId, subtree: Ino, events: &[Event<'_>]) -> Vec<u8> {
+    client_journal(client, subtree, Epoch(1), events)
+}
+
+/// A journal of a client, as a file.
+pub(crate) fn client_journal(
+    client: ClientId,
+    subtree: Ino,
+    epoch: Epoch,
+    events: &[Event<'_>],
+) -> Vec<u8> {
     let writer = Writer::Client { client, subtree };
-    let header = SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(1) };
+    let header = SegmentHeader { writer, epoch, first_seq: Seq(1) };
     let mut buffer = JournalBuffer::new(Seq(1), false);
     for event in events {
         buffer.append(Origin::default(), event);

@@ -3,10 +3,8 @@
 //! difference.
 
 use expect_test::{ExpectFile, expect_file};
-use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
-use types::{
-    ClientId, Cred, Epoch, Ino, InoRange, Origin, Rank, RenameFlags, Seq, Span, Tid, Timestamp,
-};
+use journal::{Create, Event};
+use types::{ClientId, Cred, Epoch, Ino, InoRange, Rank, RenameFlags, Span, Tid, Timestamp};
 use wire::{
     Answer, ChangeOp, JobOp, MergeFlags, Message, NewInode, Op, RankOp, ReadOp, Replay, Request,
     SessionOp, UnusedNumbers,
@@ -14,22 +12,19 @@ use wire::{
 
 use super::Cluster;
 use super::cluster::FILE;
+use super::fixture::client_journal;
 use crate::{MdsInput, Settings};
 
 /// A journal of a client that makes these files in a directory.
 pub(crate) fn journal_of(dir: Ino, client: u64, epoch: Epoch, files: &[(&str, u64)]) -> Vec<u8> {
-    let writer = Writer::Client { client: ClientId(client), subtree: dir };
-    let header = SegmentHeader { writer, epoch, first_seq: Seq(1) };
-    let mut buffer = JournalBuffer::new(Seq(1), false);
+    let time = Timestamp(5);
+    let new =
+        Create { parent: dir, mode: FILE, time, mtime: time, atime: time, ..Create::default() };
+    let mut events = Vec::new();
     for (name, ino) in files {
-        let (name, ino) = (name.as_bytes(), Ino(*ino));
-        let time = Timestamp(5);
-        let times = Create { time, mtime: time, atime: time, ..Create::default() };
-        let create = Create { parent: dir, name, ino, mode: FILE, ..times };
-        buffer.append(Origin::default(), &Event::Create(create));
+        events.push(Event::Create(Create { name: name.as_bytes(), ino: Ino(*ino), ..new }));
     }
-    buffer.close_block();
-    [header.encode().to_vec(), buffer.take_blocks().concat()].concat()
+    client_journal(ClientId(client), dir, epoch, &events)
 }
 
 fn compare(cluster: &Cluster, file: &ExpectFile) {
