@@ -55,14 +55,15 @@ impl Timeline {
 }
 
 impl Fs {
-    /// Carries a request out at the rank that is responsible, and reports its course at each rank
-    /// on the way.
+    /// Carries a request out at the rank that is responsible as far as this client has heard, or at
+    /// the one to which that rank sends the request on, and reports its course at each of them.
     ///
     /// # Errors
     /// `EPERM` unless this process speaks for every user, `EBUSY` if the server traces another
-    /// request, `ENOTSUP` if it is of a release that traces none; those of connections.
+    /// request, `EIO` if it is of a release that traces none, or ends; those of connections.
     pub fn trace(self: &Arc<Self>, op: &Op<'_>) -> Result<Vec<RequestHop>> {
-        let (mut rank, mut hops) = (Rank(0), Vec::new());
+        let mut rank = op.about().inode.map_or(Rank(0), |ino| self.rank_of(ino));
+        let mut hops = Vec::new();
         loop {
             let hop = self.trace_at(rank, op)?;
             let next = match &hop.answer {
@@ -142,9 +143,10 @@ fn merged(
 /// A server of an older release ends the connection at a message that it does not know.
 fn older(error: Error, is_first: bool) -> Error {
     if is_first && error.errno == Errno::Io {
-        let cause = "the server ended the connection: it is of a release that traces no requests";
-        return Error::new(Errno::NotSupported, error.subject, cause)
-            .remedy("replace the server by one of this release");
+        let cause = "the server ended the connection before its reply";
+        return Error::new(Errno::Io, error.subject, cause).remedy(
+            "trace again if the server has stopped; one of an earlier release traces no requests",
+        );
     }
     error
 }

@@ -136,8 +136,8 @@ impl Tracer {
         for notice in &effects.notices {
             course.step(now, TracePart::Server, LogEvent::from(notice).text);
         }
-        for (conn, frames) in effects.outbox.iter() {
-            course.sends(conn, frames, now);
+        for (conn, frame) in effects.outbox.iter() {
+            course.sends(conn, frame, now);
         }
         for (token, op) in &effects.store {
             let (part, name) = described(op);
@@ -185,26 +185,24 @@ impl Course {
         }
     }
 
-    /// Messages leave for a client.
-    fn sends(&mut self, conn: ConnId, mut frames: &[u8], now: Moment) {
-        while let Ok(Some((frame, length))) = wire::frame::decode(frames) {
-            frames = &frames[length..];
-            match Message::decode(frame.payload) {
-                Ok(Message::Reply(reply)) if (conn, reply.tid) == (self.conn, self.tid) => {
-                    self.step(now, TracePart::Server, said(&reply));
-                    self.replied = Some((reply.seq, now));
-                    self.is_known_durable = reply.seq <= reply.safe;
-                }
-                Ok(Message::Revoke { dir }) => {
-                    let text = format!("connection {} must give {dir} back", conn.0);
-                    self.step(now, TracePart::Clients, text);
-                }
-                Ok(Message::Recall { ino }) => {
-                    let text = format!("connection {} must write {ino}", conn.0);
-                    self.step(now, TracePart::Clients, text);
-                }
-                Ok(_) | Err(_) => {}
+    /// A message leaves for a client.
+    fn sends(&mut self, conn: ConnId, frame: &[u8], now: Moment) {
+        let Ok(Some((frame, _))) = wire::frame::decode(frame) else { return };
+        match Message::decode(frame.payload) {
+            Ok(Message::Reply(reply)) if (conn, reply.tid) == (self.conn, self.tid) => {
+                self.step(now, TracePart::Server, said(&reply));
+                self.replied = Some((reply.seq, now));
+                self.is_known_durable = reply.seq <= reply.safe;
             }
+            Ok(Message::Revoke { dir }) => {
+                let text = format!("connection {} must give {dir} back", conn.0);
+                self.step(now, TracePart::Clients, text);
+            }
+            Ok(Message::Recall { ino }) => {
+                let text = format!("connection {} must write {ino}", conn.0);
+                self.step(now, TracePart::Clients, text);
+            }
+            Ok(_) | Err(_) => {}
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use cudele::{Errno, Error, Ino, RequestHop, Result};
+use cudele::{Errno, Error, Fs, Ino, Path, RequestHop, Result};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use wire::{ChangeOp, NewInode, Op, ReadOp, SessionOp};
@@ -57,36 +58,37 @@ enum Kind {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let fs = context.mount()?;
     let path = space::parse(&args.path)?;
-    let hops = match (args.request, path.split_last()) {
-        (Kind::Sync, _) => fs.trace(&Op::Session(SessionOp::Sync))?,
-        (Kind::List, _) => {
-            let dir = space::at(&fs, path.clone())?.existing()?.ino;
-            let (after, limit, attrs) = (None, LIST_LIMIT, true);
-            fs.trace(&Op::Read(ReadOp::List { dir, after, limit, attrs }))?
-        }
-        (Kind::Stat, None) => fs.trace(&Op::Read(ReadOp::GetAttr { ino: Ino::ROOT }))?,
-        (_, None) => {
-            let cause = "the root is neither made nor removed";
-            return Err(Error::new(Errno::Invalid, "/", cause));
-        }
-        (kind, Some((above, name))) => {
-            let parent = space::at(&fs, above)?.existing()?.ino;
-            fs.trace(&request(kind, parent, name))?
-        }
-    };
+    let hops = fs.trace(&op(&fs, args.request, &path)?)?;
     context.print(&to_json(&hops), || to_text(&hops))?;
     hops.into_iter().last().map_or(Ok(()), |hop| hop.answer.map(drop))
 }
 
-fn request(kind: Kind, parent: Ino, name: &[u8]) -> Op<'_> {
-    let create =
-        |mode| ChangeOp::Create { parent, name, new: NewInode { mode, ..NewInode::default() } };
+/// The request about a path, whose directories are in the memory of their servers afterwards.
+fn op<'a>(fs: &Arc<Fs>, kind: Kind, path: &'a Path) -> Result<Op<'a>> {
+    let ino_of = |path: Path| -> Result<Ino> { Ok(space::at(fs, path)?.existing()?.ino) };
+    let parent = || {
+        let root = || Error::new(Errno::Invalid, "/", "the root is neither made nor removed");
+        let (above, name) = path.split_last().ok_or_else(root)?;
+        ino_of(above).map(|parent| (parent, name))
+    };
+    let create = |mode| {
+        let (parent, name) = parent()?;
+        let new = NewInode { mode, ..NewInode::default() };
+        Ok(Op::Change(ChangeOp::Create { parent, name, new }))
+    };
     match kind {
-        Kind::Create => Op::Change(create(FILE)),
-        Kind::Mkdir => Op::Change(create(DIR)),
-        Kind::Unlink => Op::Change(ChangeOp::Unlink { parent, name }),
-        Kind::Rmdir => Op::Change(ChangeOp::Rmdir { parent, name }),
-        Kind::Stat | Kind::List | Kind::Sync => Op::Read(ReadOp::Lookup { parent, name }),
+        Kind::Sync => Ok(Op::Session(SessionOp::Sync)),
+        Kind::Stat => Ok(Op::Read(ReadOp::GetAttr { ino: ino_of(path.clone())? })),
+        Kind::List => {
+            let (dir, after, limit) = (ino_of(path.clone())?, None, LIST_LIMIT);
+            Ok(Op::Read(ReadOp::List { dir, after, limit, attrs: true }))
+        }
+        Kind::Create => create(FILE),
+        Kind::Mkdir => create(DIR),
+        Kind::Unlink => {
+            parent().map(|(parent, name)| Op::Change(ChangeOp::Unlink { parent, name }))
+        }
+        Kind::Rmdir => parent().map(|(parent, name)| Op::Change(ChangeOp::Rmdir { parent, name })),
     }
 }
 
