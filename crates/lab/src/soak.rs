@@ -166,13 +166,17 @@ fn settings(args: &Args, records: &Records, mounts: bool) -> Result<RunSettings>
         (mounts || !one.needs_mounts()) && (has_lossy_disk || !one.needs_lossy_disk())
     });
     let incidents: Vec<Incident> = possible.collect();
-    if !mounts {
-        eprintln!("soak: without the right to mount there is no full, refusing or lossy disk");
+    if all.iter().any(|one| !mounts && one.needs_mounts()) {
+        eprintln!("soak: without the right to mount there is no full and no refusing disk");
+    }
+    if let Some(one) = args.only.iter().find(|one| !has_lossy_disk && one.needs_lossy_disk()) {
+        let cause = "the store is on no disk that loses writes";
+        return Err(Error::new(Errno::Invalid, one.name(), cause)
+            .remedy("give `--disk ext4` or `--disk xfs`, as root"));
     }
     if incidents.is_empty() {
-        let cause = "no incident is possible: this user may not mount, or there is no --disk";
-        return Err(Error::new(Errno::NotSupported, "--only", cause)
-            .remedy("run it as root; power cuts need `--disk ext4` or `--disk xfs`"));
+        return Err(Error::new(Errno::NotSupported, "--only", "this user may not mount")
+            .remedy("run it as root"));
     }
     let limits = Limits {
         daemon_mib: args.daemon_mib,
