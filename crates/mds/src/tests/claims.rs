@@ -1,6 +1,7 @@
 //! Numbers of inodes that a client says it was given.
 
 use journal::{Create, Event, InodeSnapshot};
+use metastore::request::StoreOp;
 use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Tid, Timestamp};
 use wire::{Answer, SessionOp, UnusedNumbers};
 use wire::{ChangeOp, JobOp, MergeFlags, Message, NewInode, Op, ReadOp, Replay, Request};
@@ -73,7 +74,7 @@ fn a_user_claims_the_number_that_an_answer_had_before_a_crash() {
     // From now on the journal knows the client.
     ask(&mut tree, FIRST, None, create(open, "first", FILE)).unwrap();
     tree.answer(Op::Session(SessionOp::Sync)).unwrap();
-    tree.holds = |op| matches!(op, metastore::request::StoreOp::Append { .. });
+    tree.holds = |op| matches!(op, StoreOp::Append { .. });
     let lost = ask(&mut tree, FIRST, None, create(open, "a", FILE)).unwrap();
     tree.crash(0);
     restart(&mut tree);
@@ -85,6 +86,26 @@ fn a_user_claims_the_number_that_an_answer_had_before_a_crash() {
     let next = ask(&mut tree, FIRST, None, create(open, "b", FILE)).unwrap();
     let unused = claim(Ino(next.ino.0 + 1));
     assert_eq!(ask(&mut tree, FIRST, unused, create(open, "c", FILE)), Err(Errno::Stale));
+}
+
+/// The first create of a user needs a put of the rank's table.
+#[test]
+fn the_first_create_of_a_user_waits_for_a_store_that_fails() {
+    let mut tree = Tree::new();
+    let open = tree.open;
+    tree.connect_user(FIRST, Epoch(0), 0);
+    tree.fails = |op| matches!(op, StoreOp::Put { .. }).then_some(Errno::Io);
+    let tid = tree.tid();
+    tree.send(FIRST.0, 0, Request::new(tid, Tid(0), guest(), create(open, "a", FILE)));
+    tree.pass(3_000);
+    assert!(!tree.is_answered(FIRST.0, tid));
+    // A client that speaks for every user does not wait for that.
+    let op = create(open, "b", FILE);
+    tree.answer(op).unwrap();
+    tree.fails = |_| None;
+    let answer = tree.reply(FIRST.0, tid).result;
+    assert!(matches!(answer, Ok(Answer::Attr(_))), "{answer:?}");
+    assert_eq!(tree.names(open), ["a", "b"]);
 }
 
 /// A user may claim a number again that the user has given to a file which is in the store by now.
