@@ -84,7 +84,7 @@ pub(crate) fn owner(cluster: &Cluster, path: &Path) -> Result<Option<SubtreeOwne
 ///
 /// # Errors
 /// `ENOENT` if no client has it, `EBUSY` if another machine does, and as `Fs::attach`.
-pub(crate) fn attach(context: &Context, text: &str) -> Result<Subtree> {
+pub(crate) fn attach(context: &Context, text: impl AsRef<[u8]>) -> Result<Subtree> {
     let path = cudele::parse_path(text)?;
     let cluster = context.cluster()?;
     match owner(&cluster, &path)? {

@@ -12,7 +12,7 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 25] = [
+const EDGES: [&str; 26] = [
     "objstore",
     "keys",
     "exporter",
@@ -31,6 +31,7 @@ const EDGES: [&str; 25] = [
     "mount",
     "calls",
     "ingest",
+    "mirror",
     "intercept",
     "preload",
     "capi",

@@ -14,7 +14,7 @@ use crate::rust::code_only;
 use crate::tree::{File, Tree, folder_of};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 42] = [
+const ROWS: [(&str, u8); 43] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
@@ -49,6 +49,7 @@ const ROWS: [(&str, u8); 42] = [
     ("mount", 12),
     ("calls", 12),
     ("ingest", 12),
+    ("mirror", 12),
     ("intercept", 12),
     ("capi", 13),
     ("pyapi", 13),

@@ -33,6 +33,7 @@ mod linearizability;
 mod links;
 mod logs;
 mod metrics;
+mod mirrors;
 mod names;
 mod network;
 mod opened;

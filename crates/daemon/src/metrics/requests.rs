@@ -65,8 +65,8 @@ pub(crate) struct RequestTimes {
     slow: Option<Span>,
 }
 
-/// The request for a lock waits for other programs.
-const LOCK: &str = "lock";
+/// The requests that wait for other programs: for a lock, and for the next change.
+const WAITING: [&str; 2] = ["lock", "watch"];
 
 fn place(conn: ConnId, tid: Tid) -> usize {
     let spread = conn.0.wrapping_mul(SPREAD) >> 32;
@@ -116,7 +116,7 @@ impl RequestTimes {
         let took = now.since(place.arrived);
         times.note(took.0);
         let is_slow = self.slow.is_some_and(|slow| took >= slow);
-        (is_slow && !place.is_told && *op != LOCK).then_some(SlowRequest {
+        (is_slow && !place.is_told && !WAITING.contains(op)).then_some(SlowRequest {
             op,
             conn,
             uid: place.uid,
@@ -133,7 +133,7 @@ impl RequestTimes {
         waiting
             .filter_map(|place| {
                 let (op, took) = (kinds[place.kind].0, now.since(place.arrived));
-                if took < slow || op == LOCK {
+                if took < slow || WAITING.contains(&op) {
                     return None;
                 }
                 place.is_told = true;

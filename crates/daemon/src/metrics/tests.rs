@@ -72,6 +72,19 @@ fn a_reply_ends_the_time_of_its_request() {
 }
 
 #[test]
+fn a_request_that_waits_for_a_change_is_not_slow() {
+    let mut times = RequestTimes::new(Some(types::Span(1000)));
+    let conn = ConnId(3);
+    let op = Op::Read(ReadOp::Watch { path: b"/", after: None, wait: 2000 });
+    let watch = Message::Request(Request::new(Tid(1), Tid(0), Cred::default(), op));
+    times.arrived(conn, Moment(0), &watch);
+    times.arrived(conn, Moment(0), &request(2));
+    let slow: Vec<_> = times.overdue(Moment(5000)).iter().map(|slow| slow.op).collect();
+    assert_eq!(slow, ["getattr"]);
+    assert!(send(&mut times, 5000, &reply(conn, 1)).is_empty());
+}
+
+#[test]
 fn a_slow_request_is_told_once() {
     let mut times = RequestTimes::new(Some(types::Span(1000)));
     let conn = ConnId(7);
