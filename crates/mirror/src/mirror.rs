@@ -228,10 +228,12 @@ impl<'a> Mirror<'a> {
             let below = Pair { source: &source, copy: copy.as_ref(), name: &name, level };
             self.compare_dir(&below, look.reads)?;
         }
-        if is_there || !self.options.dry_run {
-            self.set_own(copy.as_ref(), entry.attr, &name)?;
+        match copy {
+            Some(copy) if is_there => self.set_own(Some(&copy), entry.attr, &name),
+            // Its attributes are a part of the new name.
+            Some(copy) => copy.set_own(&wanted),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn compare_file(&mut self, pair: &Pair<'_>, entry: &Entry<'_>, look: NameLook) -> Result<()> {

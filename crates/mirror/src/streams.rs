@@ -6,7 +6,7 @@ use std::path::Path;
 use cudele::{Error, Result};
 
 /// How much content is copied at a time, in bytes.
-pub(crate) const PIECE: usize = 1 << 20;
+pub(crate) const PIECE: usize = 1 << 17;
 
 /// The error of a stream: of the namespace, or of this machine.
 pub(crate) fn stream_error(error: &std::io::Error) -> Error {

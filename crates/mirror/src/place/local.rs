@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use cudele::{Errno, Error, FileType, Result, Timestamp};
 use rustix::fs::{
@@ -28,6 +29,9 @@ pub(crate) struct LocalPlace {
     fd: OwnedFd,
     /// For messages.
     path: PathBuf,
+    /// The name of a file that is being written. No other run has used it, not even one that was
+    /// killed.
+    beside: Rc<[u8]>,
 }
 
 impl LocalPlace {
@@ -47,13 +51,13 @@ impl LocalPlace {
                     .remedy("wait for its end, or choose another directory"))
             }
             // Some network file systems have no locks; the user sees to it there.
-            _ => Ok(Self { fd, path: path.to_owned() }),
+            _ => Ok(Self { fd, path: path.to_owned(), beside: beside() }),
         }
     }
 
     pub(crate) fn again(&self) -> Result<Self> {
         let fd = self.fd.try_clone().map_err(|error| terminal::io(&self.path, &error))?;
-        Ok(Self { fd, path: self.path.clone() })
+        Ok(Self { fd, path: self.path.clone(), beside: self.beside.clone() })
     }
 
     fn below(&self, name: &[u8]) -> PathBuf {
@@ -100,7 +104,7 @@ impl LocalPlace {
     pub(crate) fn enter(&self, name: &[u8]) -> Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = self.about(name, rustix::fs::openat(&self.fd, name, flags, Mode::empty()))?;
-        Ok(Self { fd, path: self.below(name) })
+        Ok(Self { fd, path: self.below(name), beside: self.beside.clone() })
     }
 
     pub(crate) fn make_dir(&self, name: &[u8], permissions: u32) -> Result<()> {
@@ -126,17 +130,14 @@ impl LocalPlace {
 
     /// Makes a file under another name, and moves it over the present one.
     fn beside<T>(&self, name: &[u8], make: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        let mut beside = BESIDE.to_vec();
-        beside.extend_from_slice(format!("{:x}", std::process::id()).as_bytes());
-        // An earlier process with this number may have left one.
-        let _ = rustix::fs::unlinkat(&self.fd, &*beside, AtFlags::empty());
-        let made = make(&beside).and_then(|value| {
-            let moved = rustix::fs::renameat(&self.fd, &*beside, &self.fd, name);
+        let beside = &*self.beside;
+        let made = make(beside).and_then(|value| {
+            let moved = rustix::fs::renameat(&self.fd, beside, &self.fd, name);
             self.about(name, moved).map(|()| value)
         });
         if made.is_err() {
             // The first error is the one to report.
-            let _ = rustix::fs::unlinkat(&self.fd, &*beside, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.fd, beside, AtFlags::empty());
         }
         made
     }
@@ -270,6 +271,11 @@ impl LocalPlace {
     pub(crate) fn sync(&self) -> Result<()> {
         self.about(b"", rustix::fs::syncfs(&self.fd))
     }
+}
+
+fn beside() -> Rc<[u8]> {
+    let (process, time) = (std::process::id(), cudele::now().0);
+    [BESIDE, format!("{process:x}.{time:x}").as_bytes()].concat().into()
 }
 
 fn mode(permissions: u32) -> Mode {
