@@ -101,6 +101,8 @@ fn steps(tools: Tools) -> Vec<Step> {
 ///
 /// Property tests draw the same cases in every run, so that a failure comes from the change and not
 /// from chance; `cargo xtask properties` draws other cases.
+///
+/// The tests of all crates run, also after one has failed: one run shows all faults.
 fn tests(tools: Tools) -> Vec<Cargo> {
     let threads = std::env::var(TEST_THREADS).unwrap_or_else(|_| {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
@@ -113,9 +115,9 @@ fn tests(tools: Tools) -> Vec<Cargo> {
     let built = Cargo::new(&["run", "--quiet", "-p", "xtask", "--", "tools"]);
     if tools.nextest {
         let doc = ["test", "--quiet", "--workspace", "--doc"];
-        vec![built, seeded(&["nextest", "run", "--workspace"]), Cargo::new(&doc)]
+        vec![built, seeded(&["nextest", "run", "--workspace", "--no-fail-fast"]), Cargo::new(&doc)]
     } else {
-        vec![built, seeded(&["test", "--quiet", "--workspace"])]
+        vec![built, seeded(&["test", "--quiet", "--workspace", "--no-fail-fast"])]
     }
 }
 
