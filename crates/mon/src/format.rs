@@ -70,8 +70,11 @@ fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
     }
     let mut reader = Reader::new(body);
     reader.take(before_body.offset())?;
-    let map = ClusterMap::decode_stored(&mut reader, version)?;
+    let mut map = ClusterMap::decode_stored(&mut reader, version)?;
     reader.end()?;
+    // Reports of servers are not stored: those in these bytes are of no server that lives.
+    map.mds.iter_mut().for_each(|entry| entry.counters.clear());
+    map.warnings.clear();
     let sorted = map.mds.is_sorted_by(|a, b| a.rank < b.rank)
         && map.policies.is_sorted_by(|a, b| (&a.path, a.ino) < (&b.path, b.ino))
         && map.balancers.is_sorted_by(|a, b| a.version < b.version)
