@@ -29,7 +29,7 @@ impl NameChange {
 
 /// The names of a round, relative to the root of the mirror.
 ///
-/// Invariant: [`ChangedNames::names`] has no name below a tree of the list, except those that got
+/// Invariant: `ChangedNames::names` has no name below a tree of the list, except those that got
 /// another inode: the content below a tree may not be read.
 #[derive(Debug, Default)]
 pub struct ChangedNames {
